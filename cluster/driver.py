@@ -1,0 +1,200 @@
+"""Performs what the scheduler decides and tells it what happened. The only place with a clock.
+
+One loop serves all pools: take every event that has come in, let the schedulers decide, have the finished turns
+written down (`keep`), and only then send what builds on them. While one batch is being written the next one gathers,
+so a slow disk makes batches larger, not turns slower. `keep` may answer with new conversations: a judge's questions
+about the answer that was just saved.
+
+    ClusterError
+    ├─ Stalled           work is left and no replica can come again
+    ├─ EngineStartError  an engine's constructor raised; carries its message
+    └─ Unreachable       no cluster at the address
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cluster.conversation import Conversation, EngineFacts, Failure, Outcome, Request, Turn
+from cluster.events import ConversationsAdded, Event, ReplicaLost, ReplicaReady, SaveTurn, SendTurn, TurnFinished
+from cluster.scheduler import ConversationScheduler
+
+
+class ClusterError(Exception):
+    """The machinery failed; the run can be continued once the cause is gone."""
+
+
+class EngineStartError(ClusterError):
+    """An engine could not be started. The message is the engine's own, one line."""
+
+
+class Stalled(ClusterError):
+    """Work is left, and no replica is alive or will come."""
+
+
+class Unreachable(ClusterError):
+    """No cluster answers at the address that was given."""
+
+
+class ReplicaDied(Exception):
+    """Raised by `Host.ask` when the replica is gone. The driver turns it into ReplicaLost."""
+
+
+class Engine(Protocol):
+    """The seam to a model. `generate` never raises for one request's sake; when it raises, the engine is dead."""
+
+    facts: EngineFacts
+
+    async def generate(self, request: Request) -> Outcome: ...
+
+    async def close(self) -> None: ...
+
+
+class Host(Protocol):
+    """Where a pool's engines live."""
+
+    async def run(self, ready: Callable[[str, EngineFacts], None], lost: Callable[[str, str], None]) -> None:
+        """Start the replicas and watch them until cancelled. Returns, or raises EngineStartError, when none can come."""
+
+    async def ask(self, replica: str, request: Request) -> Outcome:
+        """Raises ReplicaDied."""
+
+    async def close(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Pool:
+    """Replicas of one model, and the scheduler that feeds them. `turn_timeout_s` in seconds."""
+
+    name: str
+    scheduler: ConversationScheduler
+    host: Host
+    turn_timeout_s: float = 1800.0
+    facts: dict[str, EngineFacts] = field(default_factory=dict)
+    """Facts of every replica that ever came up, by its name."""
+    alive: set[str] = field(default_factory=set)
+    hopeless: str | None = None
+    """Why no replica will come again, once that is known."""
+
+
+Keep = Callable[[list[tuple[Pool, Turn]]], Awaitable[Iterable[tuple[Pool, tuple[Conversation, ...]]]]]
+"""Writes finished turns down; answers with the conversations that follow from them."""
+
+
+class Driver:
+    """Plays conversations on pools until nothing is left to do."""
+
+    def __init__(self, pools: Iterable[Pool], keep: Keep, on_ready: Callable[[Pool, EngineFacts], None] | None = None):
+        self.pools = list(pools)
+        self._keep = keep
+        self._on_ready = on_ready
+        self._inbox: list[tuple[Pool, Event]] = []
+        self._wake = asyncio.Event()
+        self._stopping = False
+
+    def add(self, pool: Pool, conversations: Iterable[Conversation]) -> None:
+        self._post(pool, ConversationsAdded(tuple(conversations)))
+
+    def stop(self) -> None:
+        """Leave as soon as what has come in is written down. Turns in flight are given up; safe in a signal handler
+        of the event loop, and safe to call twice."""
+        self._stopping = True
+        self._wake.set()
+
+    async def play(self) -> bool:
+        """Returns True when everything was played, False when `stop` came first. Raises ClusterError, and whatever
+        `keep` raises; what was saved stays saved."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                watchers = [tasks.create_task(self._watch(pool)) for pool in self.pools]
+                asks: set[asyncio.Task[None]] = set()
+                await self._loop(tasks, asks)
+                for task in [*watchers, *asks]:
+                    task.cancel()
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        return not self._stopping
+
+    async def _loop(self, tasks: asyncio.TaskGroup, asks: set[asyncio.Task[None]]) -> None:
+        while True:
+            batch, self._inbox = self._inbox, []
+            self._wake.clear()
+            saves, sends = self._decide(batch)
+            if saves:
+                for pool, conversations in await self._keep(saves):
+                    self.add(pool, conversations)
+            if self._stopping:
+                return
+            for pool, action in sends:
+                task = tasks.create_task(self._ask(pool, action))
+                asks.add(task)
+                task.add_done_callback(asks.discard)
+            if self._inbox:
+                continue
+            if all(pool.scheduler.finished for pool in self.pools):
+                return
+            self._check_hope()
+            await self._wake.wait()
+
+    def _decide(self, batch: list[tuple[Pool, Event]]) -> tuple[list[tuple[Pool, Turn]], list[tuple[Pool, SendTurn]]]:
+        saves: list[tuple[Pool, Turn]] = []
+        sends: list[tuple[Pool, SendTurn]] = []
+        for pool in self.pools:
+            events = [event for owner, event in batch if owner is pool]
+            if not events:
+                continue
+            for action in pool.scheduler.handle(*events):
+                match action:
+                    case SaveTurn():
+                        saves.append((pool, action.turn))
+                    case SendTurn():
+                        sends.append((pool, action))
+        return saves, sends
+
+    async def _ask(self, pool: Pool, action: SendTurn) -> None:
+        try:
+            async with asyncio.timeout(pool.turn_timeout_s):
+                outcome = await pool.host.ask(action.replica, action.request)
+        except TimeoutError:
+            outcome = Failure("timeout", f"no answer within {pool.turn_timeout_s:g} s")
+        except ReplicaDied as death:
+            self._lost(pool, action.replica, str(death))
+            return
+        self._post(pool, TurnFinished(action.ticket, outcome))
+
+    async def _watch(self, pool: Pool) -> None:
+        await pool.host.run(
+            lambda replica, facts: self._ready(pool, replica, facts),
+            lambda replica, reason: self._lost(pool, replica, reason),
+        )
+        pool.hopeless = "no replica is left"
+        self._wake.set()
+
+    def _ready(self, pool: Pool, replica: str, facts: EngineFacts) -> None:
+        pool.facts[replica] = facts
+        pool.alive.add(replica)
+        if self._on_ready is not None:
+            self._on_ready(pool, facts)
+        self._post(pool, ReplicaReady(replica, facts.kv_cache_tokens, facts.max_running))
+
+    def _lost(self, pool: Pool, replica: str, reason: str) -> None:
+        if replica in pool.alive:
+            pool.alive.remove(replica)
+            self._post(pool, ReplicaLost(replica, reason))
+
+    def _check_hope(self) -> None:
+        for pool in self.pools:
+            if pool.hopeless and not pool.alive and not pool.scheduler.finished:
+                left = pool.scheduler.unfinished
+                raise Stalled(f"pool {pool.name}: {pool.hopeless}; {left} conversations are unfinished")
+
+    def _post(self, pool: Pool, event: Event) -> None:
+        self._inbox.append((pool, event))
+        self._wake.set()
+
+
+def _first(group: BaseExceptionGroup) -> BaseException:
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group

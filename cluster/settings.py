@@ -1,0 +1,57 @@
+"""Settings of the cluster layer, as they stand in a YAML file. Frozen; an unknown key is an error."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+Positive = Annotated[int, Meta(ge=1)]
+
+
+class Sampling(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Sampling of one pool. A field left out takes the value of the model's own generation config, as `vllm serve` does."""
+
+    max_tokens: Positive = 4096
+    """Answer budget in tokens: the window keeps this much of the context free."""
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: int | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0)] | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    stop: tuple[str, ...] = ()
+
+
+class EngineSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """One pool: which model answers, how it samples, and how many replicas of it there are."""
+
+    model: str
+    """Repository name on a hub, or a local folder; `embedded` is the small model that comes with the `cpu` extra."""
+    engine: Literal["vllm", "scripted"] = "vllm"
+    revision: str | None = None
+    replicas: Positive = 1
+    gpus: Annotated[int, Meta(ge=0)] | None = None
+    """GPUs of one replica. Left out: tensor x pipeline parallel size, or none where the engine runs on the CPU."""
+    sampling: Sampling = Sampling()
+    max_model_len: Positive | None = None
+    """Context in tokens. Left out: the model's own."""
+    reasoning_parser: str | None = None
+    """Name of one of vLLM's reasoning parsers; left out, the whole output is the answer."""
+    chat_template: str | None = None
+    """File of a Jinja chat template to be used instead of the model's own."""
+    trust_remote_code: bool = False
+    engine_args: dict[str, str | int | float | bool | None | dict | list] = {}
+    """Anything else of vLLM's engine arguments, by their names there."""
+    script: str = "cluster.scripted:echo"
+    """For `engine: scripted`: the function that answers, as `module:function`."""
+    start_timeout_s: Annotated[float, Meta(gt=0)] = 1800.0
+    turn_timeout_s: Annotated[float, Meta(gt=0)] = 1800.0
+    """A turn without an answer for this long ends as `timeout`."""
+
+
+class SchedulerSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    pacing: Literal["continuous", "rounds"] = "continuous"
+    kv_share: Annotated[float, Meta(gt=0, le=1)] = 0.85
+    """Share of the engine's KV cache that the contexts of live conversations may take."""
+    attempts: Positive = 3
+    """How often a turn is asked when the machinery fails, before the failure stands."""

@@ -1,0 +1,89 @@
+"""Where a model's files are, and what names their content. No weights are loaded here.
+
+The digest goes into a run's fingerprint. For a local folder it covers the small files (config, tokenizer, chat
+template, generation config) byte by byte and the weights by name and size; for a hub's repository it is the commit.
+"""
+
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from cluster.settings import EngineSettings
+
+SMALL = {".json", ".jinja", ".txt", ".model", ".py"}
+
+
+class ModelNotFound(Exception):
+    """One line: which model, and what would help."""
+
+
+class ModelFiles(Struct, frozen=True):
+    path: str
+    """Folder, or repository name for vLLM to load from its hub."""
+    digest: str
+
+
+def find(settings: EngineSettings) -> ModelFiles:
+    """Raises ModelNotFound."""
+    if settings.engine == "scripted":
+        return ModelFiles(settings.model, f"script {settings.script}")
+    if settings.model == "embedded":
+        from cluster.embedded import embedded_model
+
+        folder = embedded_model()
+        return ModelFiles(str(folder), folder_digest(folder))
+    folder = Path(settings.model).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").exists():
+            raise ModelNotFound(f"model {settings.model}: no config.json in that folder")
+        return ModelFiles(str(folder.resolve()), folder_digest(folder))
+    if settings.model.startswith((".", "/", "~")) or settings.model.count("/") != 1:
+        raise ModelNotFound(f"model {settings.model}: no such folder")
+    return _on_hub(settings.model, settings.revision)
+
+
+def folder_digest(folder: Path) -> str:
+    digest = sha256()
+    for file in sorted(path for path in folder.iterdir() if path.is_file()):
+        small = file.suffix in SMALL
+        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
+        digest.update(file.read_bytes() if small else b"")
+    return digest.hexdigest()[:16]
+
+
+def context_tokens(files: ModelFiles) -> int | None:
+    """The context that the model's config.json names, or None where it cannot be told without loading anything."""
+    folder = Path(files.path)
+    if not folder.is_dir() and files.digest.startswith("commit "):
+        from huggingface_hub import hf_hub_download
+
+        try:
+            folder = Path(hf_hub_download(files.path, "config.json", revision=files.digest.removeprefix("commit "))).parent
+        except (OSError, ValueError, RuntimeError):  # no network, or no such file: the engine will tell
+            return None
+    if not (folder / "config.json").exists():
+        return None
+    config = msgspec.json.decode((folder / "config.json").read_bytes())
+    config = config.get("text_config") or config
+    return config.get("max_position_embeddings")
+
+
+def _on_hub(repository: str, revision: str | None) -> ModelFiles:
+    """The commit, asked of the hub; without a network, the commit of the copy in the hub's cache."""
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        commit = HfApi().model_info(repository, revision=revision, timeout=20).sha
+        return ModelFiles(repository, f"commit {commit}")
+    except HfHubHTTPError as error:
+        raise ModelNotFound(f"model {repository}: {str(error).splitlines()[0]}") from None
+    except (OSError, ValueError, RuntimeError):  # no network: whatever the HTTP client of the day raises for it
+        pass
+    try:
+        snapshot = Path(snapshot_download(repository, revision=revision, local_files_only=True))
+    except (LocalEntryNotFoundError, OSError, ValueError):
+        raise ModelNotFound(f"model {repository}: not a folder, not in the hub's cache, and no hub answers") from None
+    return ModelFiles(str(snapshot), f"commit {snapshot.name}")

@@ -1,0 +1,85 @@
+"""check: what a run needs and what the model will really see, before a GPU is asked for. Starts nothing."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from cluster import weights
+from cluster.conversation import Message
+from cluster.replicas import gpus_of
+from cluster.history import Template, UnusableTemplate
+from cluster.settings import EngineSettings
+from cluster.weights import ModelFiles
+from jobs.config import RunConfig
+from jobs.data import load_test_sets
+from jobs.pools import models
+from jobs.preflight import preflight
+from sequor.errors import BadInput
+from sequor.judging import questions
+from sequor.types import Dialogue
+
+
+def check(config: RunConfig, console: Console) -> None:
+    """Raises BadInput for whatever would stop the run."""
+    test_sets = load_test_sets(config)
+    roles = [role for role in ("candidate", "judge") if getattr(config, role) is not None]
+    found = models(config, *roles)
+    preflight(config, found, test_sets)
+    turns = sum(len(d.turns) for t in test_sets for d in t.dialogues)
+    asked = sum(len(turn.in_force) for t in test_sets for d in t.dialogues for turn in d.turns)
+    console.print(f"{len(test_sets)} test sets, {sum(len(t.dialogues) for t in test_sets):,} dialogues, {turns:,} turns, {asked:,} judgements")
+    for role in roles:
+        _show(role, getattr(config, role), found[role], test_sets[0].dialogues[0], console)
+
+
+def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dialogue, console: Console) -> None:
+    context = settings.max_model_len or weights.context_tokens(files)
+    console.rule(f"[bold]{role}: {settings.model}", align="left")
+    console.print(f"files {files.path} ({files.digest}); {settings.replicas} replicas, {gpus_of(settings)} GPUs each")
+    console.print(f"context {context or 'the model’s own'} tokens, of them {settings.sampling.max_tokens} for the answer")
+    if settings.engine == "scripted":
+        console.print(f"scripted: {settings.script}; no model, no template")
+        return
+    template, tokenizer = load_template(role, settings, files)
+    for line in findings(template):
+        console.print(f"- {line}")
+    first, second = dialogue.turns[0].prompt, dialogue.turns[1 if len(dialogue.turns) > 1 else 0].prompt
+    if role == "judge":
+        messages = (Message("user", questions(dialogue, 1, "(the answer)", settings.model)[0].prompt),)
+    else:
+        messages = (Message("user", first), Message("assistant", "(the first answer)"), Message("user", second))
+    shown = tokenizer.decode(template.render(messages))
+    console.print("what the model sees:", style="bold")
+    console.print(shown, markup=False, highlight=False, soft_wrap=True)
+
+
+def load_template(role: str, settings: EngineSettings, files: ModelFiles):
+    """Raises BadInput."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            files.path, revision=settings.revision, trust_remote_code=settings.trust_remote_code
+        )
+        source = Path(settings.chat_template).read_text() if settings.chat_template else None
+        return Template(tokenizer, source), tokenizer
+    except UnusableTemplate as error:
+        raise BadInput(f"{role}.model {settings.model}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{role}.model {settings.model}: {str(error).splitlines()[0]}") from None
+
+
+def findings(template: Template) -> list[str]:
+    """What is true of the chat template, in sentences."""
+    lines = [
+        "history grows token-exact: only the new user turn is rendered"
+        if template.append_only
+        else "the template changes earlier turns: every prompt is rendered afresh, and the prefix cache helps less"
+    ]
+    if template.trims:
+        lines.append("outer white space of an answer is lost in a history; such answers are rendered afresh")
+    if template.double_bos:
+        lines.append("WARNING: encoding this template's text with special tokens doubles the BOS token; here it is not")
+    if not template.system_role:
+        lines.append("no system role: a system text would go in front of the first user text")
+    return lines

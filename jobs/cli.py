@@ -1,0 +1,141 @@
+"""sequor VERB: the verbs joined. `python -m jobs VERB` is the same.
+
+Exit codes: 0 complete; 2 bad config or input, nothing started; 3 finished but incomplete, run it again; 4 engine or
+cluster failed; 75 stopped by a signal, state saved, run it again. An error is one line on standard error.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from cluster.driver import ClusterError, Unreachable
+from sequor.errors import BadInput
+
+BAD_INPUT, ENGINE_FAILED = 2, 4
+
+app = typer.Typer(
+    help="Does a language model still follow its user's rules after fifty turns?",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Settings = Annotated[
+    Optional[list[str]], typer.Argument(metavar="[CONFIG] [KEY=VALUE]...", help="A YAML file, and settings over it: turns=10 candidate.replicas=8")
+]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The run's folder; one that is there already is continued.")]
+Run = Annotated[Path, typer.Argument(help="A run's folder.")]
+Model = Annotated[Optional[str], typer.Option("--model", "-m", help="Candidate: a hub's repository name or a folder.")]
+Judge = Annotated[Optional[str], typer.Option("--judge", "-j", help="Judge: likewise.")]
+
+
+def _config(settings: list[str] | None, model: str | None = None, judge: str | None = None):
+    from jobs.config import load
+
+    files = [word for word in settings or [] if "=" not in word]
+    if len(files) > 1:
+        raise BadInput(f"command line: one config at a time, not {' and '.join(files)}")
+    overrides = [word for word in settings or [] if "=" in word]
+    overrides += [f"candidate.model={model}"] if model else []
+    overrides += [f"judge.model={judge}"] if judge else []
+    return load(Path(files[0]) if files else None, overrides)
+
+
+def _play(config, out: Path, roles: tuple[str, ...]) -> None:
+    from jobs.play import play
+
+    raise typer.Exit(play(config, out, roles))
+
+
+@app.command()
+def run(settings: Settings = None, out: Out = Path("runs/run"), model: Model = None, judge: Judge = None) -> None:
+    """Play every dialogue, judge every answer as it arrives, score. The main verb."""
+    _play(_config(settings, model, judge), out, ("candidate", "judge"))
+
+
+@app.command()
+def respond(settings: Settings = None, out: Out = Path("runs/run"), model: Model = None) -> None:
+    """Only the candidate's part of a run."""
+    _play(_config(settings, model), out, ("candidate",))
+
+
+@app.command()
+def judge(settings: Settings = None, out: Out = Path("runs/run"), judge: Judge = None) -> None:
+    """Only the judge's part: what is answered and not yet judged. Settings default to the run's own."""
+    from jobs.play import judge_again
+
+    raise typer.Exit(judge_again(out, settings or [], judge))
+
+
+@app.command()
+def score(run: Run) -> None:
+    """Records to scores/*.csv and a table. Needs no GPU, no Ray, no network."""
+    from jobs.progress import console
+    from jobs.score import show
+    from sequor.scoring import score
+
+    screen = console()
+    scores, tally = score(run)
+    show(scores, tally, screen)
+    screen.print(str(tally))
+    raise typer.Exit(3 if tally.lost else 0)
+
+
+@app.command()
+def status(run: Run) -> None:
+    """Where a run stands, from its folder alone, from any machine."""
+    from jobs.progress import console
+    from jobs.status import show
+
+    show(run, console())
+
+
+@app.command()
+def check(settings: Settings = None, model: Model = None, judge: Judge = None) -> None:
+    """Before a run: what it needs and what the model will really see. Starts nothing."""
+    from jobs.check import check
+    from jobs.progress import console
+
+    check(_config(settings, model, judge), console())
+
+
+@app.command()
+def fetch(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to put it.")] = Path("data/released"),
+    source: Annotated[Optional[Path], typer.Option("--from", help="A local copy instead of the download.")] = None,
+) -> None:
+    """The released data (constraints, tasks, 1,400 dialogues) into data/released."""
+    from jobs.fetch import fetch
+    from jobs.progress import console
+
+    fetch(source, out, console())
+
+
+@app.command()
+def demo(settings: Settings = None, out: Out = Path("runs/demo")) -> None:
+    """The whole run, small, on this machine, with the embedded model as candidate and judge."""
+    from jobs.demo import demo
+
+    raise typer.Exit(demo(settings or [], out))
+
+
+def main() -> None:
+    """Turns the errors that a user can act on into one line and an exit code; anything else keeps its traceback."""
+    try:
+        app()
+    except (BadInput, Unreachable) as error:
+        _die(str(error), BAD_INPUT)
+    except ClusterError as error:
+        _die(str(error), ENGINE_FAILED)
+    except OSError as error:
+        if error.filename is None and error.errno is None:
+            raise
+        _die(f"{error.filename or 'writing'}: {os.strerror(error.errno)}", ENGINE_FAILED)
+
+
+def _die(message: str, code: int) -> None:
+    print(f"sequor: {message}", file=sys.stderr)
+    sys.exit(code)

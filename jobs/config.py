@@ -1,0 +1,114 @@
+"""One frozen config a job: YAML and dotted overrides into structs. An unknown key is an error that names it.
+
+Nothing is changed after `load`. What a field left out means is resolved here, once.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cluster.settings import EngineSettings, Positive, Sampling, SchedulerSettings
+from sequor.errors import BadInput
+from sequor.types import TEST_SETS
+
+
+class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A run: which dialogues, which candidate, which judge."""
+
+    candidate: EngineSettings
+    judge: EngineSettings | None = None
+    data: str = "data/released"
+    """Folder of test sets in the release's layout; `demo` builds small ones from what the project ships."""
+    sets: tuple[str, ...] = TEST_SETS
+    dialogues: Positive | None = None
+    """The first so many of each set; left out, all."""
+    turns: Positive = 50
+    seed: int = 0
+    judge_parser: Literal["strict/1"] = "strict/1"
+    scheduler: SchedulerSettings = SchedulerSettings()
+    ray_address: str | None = None
+    """HOST:PORT of a running Ray cluster; left out, a Ray of our own on this machine."""
+
+
+def load(path: Path | None, overrides: list[str]) -> RunConfig:
+    """Raises BadInput: one line that names file and key."""
+    name = str(path) if path else "command line"
+    raw = _read(path) if path else {}
+    for word in overrides:
+        override(raw, word)
+    return convert(raw, name)
+
+
+def convert(raw: dict[str, Any], name: str) -> RunConfig:
+    """Raises BadInput. `name` is where the raw mapping came from."""
+    try:
+        config = msgspec.convert(raw, RunConfig)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{name}: {readable(error)}") from None
+    return _resolve(config, name)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        raw = yaml.safe_load(path.read_bytes())
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such config") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: {error}") from None
+    except yaml.YAMLError as error:
+        raise BadInput(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise BadInput(f"{path}: not a mapping of keys to values")
+    return raw
+
+
+def override(raw: dict[str, Any], word: str) -> None:
+    """`candidate.sampling.max_tokens=64` into the nested mapping; the value is YAML."""
+    dotted, _, text = word.partition("=")
+    *parents, last = dotted.split(".")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise BadInput(f"command line: {word}: the value is no YAML") from None
+    for parent in parents:
+        below = raw.setdefault(parent, {})
+        if not isinstance(below, dict):
+            raise BadInput(f"command line: {word}: {parent} is no group of keys")
+        raw = below
+    raw[last] = value
+
+
+def readable(error: msgspec.ValidationError) -> str:
+    """msgspec's message with the key as it stands in the file: `candidate.model` instead of `$.candidate.model`."""
+    message, _, where = str(error).partition(" - at `")
+    key = where.rstrip("`").removeprefix("$").lstrip(".")
+    if message.startswith("Object contains unknown field `"):
+        field = message.split("`")[1]
+        return f"unknown key {'.'.join(filter(None, [key, field]))}"
+    if message.startswith("Object missing required field `"):
+        field = message.split("`")[1]
+        return f"missing key {'.'.join(filter(None, [key, field]))}"
+    return f"{key}: {message}" if key else message
+
+
+def _resolve(config: RunConfig, name: str) -> RunConfig:
+    unknown = [test_set for test_set in config.sets if test_set not in TEST_SETS]
+    if unknown:
+        raise BadInput(f"{name}: sets: {unknown[0]!r} is none of {', '.join(TEST_SETS)}")
+    if config.judge is None:
+        return config
+    # judged greedily, whatever the model's own generation config says (paper: the judge's verdict is to be repeatable)
+    sampling = config.judge.sampling
+    if sampling.temperature is None:
+        config = replace(config, judge=replace(config.judge, sampling=replace(sampling, temperature=0.0)))
+    return config
+
+
+def one_pool(candidate: EngineSettings, judge: EngineSettings) -> bool:
+    """Whether the same replicas can serve both: everything but sampling and their number is the same."""
+    same = Sampling()
+    return replace(candidate, sampling=same, replicas=1) == replace(judge, sampling=same, replicas=1)

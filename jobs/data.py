@@ -1,0 +1,22 @@
+"""The test sets that a config asks for."""
+
+from pathlib import Path
+
+from jobs.config import RunConfig
+from sequor import released, testsets
+from sequor.types import TestSet
+
+DEMO = Path(testsets.__file__).parent / "demo"
+"""Personas, tasks and constraints that the project ships, in the release's layout but for the test sets."""
+
+
+def load_test_sets(config: RunConfig) -> list[TestSet]:
+    """Raises BadInput."""
+    if config.data != "demo":
+        folder = Path(config.data).expanduser()
+        return [released.load_test_set(folder, name, config.turns, config.dialogues) for name in config.sets]
+    recipe = testsets.Recipe(
+        seed=config.seed, test_sets=config.sets, turns=config.turns, dialogues=config.dialogues
+    )
+    tasks, constraints = released.load_tasks(DEMO), released.load_constraints(DEMO)
+    return list(testsets.build(tasks, constraints, released.load_tuples(DEMO), recipe))

@@ -1,0 +1,59 @@
+"""fetch: the released data into a folder of one's own, checked. A download, or a local copy."""
+
+import shutil
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from rich.console import Console
+
+from sequor import released
+from sequor.errors import BadInput
+
+ARCHIVE = "https://github.com/BeatrizCanaverde/SEQUOR/archive/refs/heads/main.tar.gz"
+"""The address that the paper gives for its data."""
+
+PARTS = ("constraints", "tasks", "testsets")
+
+
+def fetch(source: Path | None, out: Path, console: Console) -> None:
+    """Raises BadInput; `out` is then as it was before."""
+    if out.exists() and any(out.iterdir()):
+        raise BadInput(f"{out}: not empty; remove it to fetch again, or name another folder with --out")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".fetch-") as work:
+        found = _find(source if source is not None else _download(Path(work), console))
+        copy = Path(work) / "copy"
+        for part in PARTS:
+            shutil.copytree(found / part, copy / part, copy_function=shutil.copyfile)
+        counts = {name: len(released.load_test_set(copy, name, turns=None).dialogues) for name in released.test_sets_in(copy)}
+        constraints, tuples = len(released.load_constraints(copy)), len(released.load_tuples(copy))
+        if out.exists():
+            out.rmdir()
+        copy.rename(out)
+    console.print(f"{out}: {sum(counts.values()):,} dialogues in {len(counts)} test sets, {constraints:,} constraints, {tuples:,} tuples")
+
+
+def _find(root: Path) -> Path:
+    """The folder in or below `root` that holds the three parts, wherever the archive has them."""
+    if not root.is_dir():
+        raise BadInput(f"{root}: no such folder")
+    for folder in [root, *sorted(path for path in root.rglob("*") if path.is_dir())]:
+        if all((folder / part).is_dir() for part in PARTS):
+            return folder
+    raise BadInput(f"{root}: no folder in it holds {', '.join(PARTS)}")
+
+
+def _download(work: Path, console: Console) -> Path:
+    console.print(f"downloading {ARCHIVE}")
+    archive = work / "archive.tar.gz"
+    try:
+        with urllib.request.urlopen(ARCHIVE, timeout=60) as answer, open(archive, "wb") as file:
+            shutil.copyfileobj(answer, file)
+        with tarfile.open(archive) as tar:
+            tar.extractall(work / "archive", filter="data")
+    except (urllib.error.URLError, OSError, tarfile.TarError) as error:
+        raise BadInput(f"{ARCHIVE}: {error}; sequor fetch --from DIR takes a local copy") from None
+    return work / "archive"

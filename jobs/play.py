@@ -1,0 +1,40 @@
+"""run, respond, judge as the command line sees them: play, then score and say what came out."""
+
+from pathlib import Path
+
+import msgspec
+
+from jobs.config import RunConfig, convert, override
+from jobs.progress import console
+from jobs.run import COMPLETE, INCOMPLETE, STOPPED, Play
+from jobs.score import show
+from sequor.errors import BadInput
+from sequor.run_folder import RunFolder
+from sequor.scoring import score
+
+
+def play(config: RunConfig, out: Path, roles: tuple[str, ...]) -> int:
+    """Returns the exit code."""
+    if "judge" in roles and config.judge is None:
+        raise BadInput("judge.model: missing; name a judge with --judge, or use `sequor respond`")
+    screen = console()
+    run = Play(config, out, roles, screen)
+    code = run.run()
+    scores, tally = score(out)
+    show(scores, tally, screen)
+    screen.print(run.summary())
+    if code == STOPPED:
+        screen.print("stopped; everything finished is saved. The same command continues.")
+    if code == INCOMPLETE:
+        screen.print(f"incomplete: {out}/failures.jsonl says why. The same command asks again what is missing.")
+    screen.print(f"{out}: " + ("complete" if code == COMPLETE else "not complete"))
+    screen.print(str(tally))
+    return code
+
+
+def judge_again(out: Path, settings: list[str], model: str | None) -> int:
+    """The judge's part of the run in `out`, with its own config and whatever is set over it."""
+    raw = RunFolder(out).read().config
+    for word in [*settings, *([f"judge.model={model}"] if model else [])]:
+        override(raw, word)
+    return play(convert(raw, str(out / "run.json")), out, ("judge",))

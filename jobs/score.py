@@ -1,0 +1,31 @@
+"""score: what sequor.scoring found, as a table."""
+
+from collections import Counter
+
+from rich.console import Console
+from rich.table import Table
+
+from sequor.metrics import SetScore
+from sequor.scoring import Tally
+from sequor.tables import percent
+
+
+def show(scores: list[SetScore], tally: Tally, console: Console) -> None:
+    judges = sorted({s.judge for s in scores})
+    for judge in judges:
+        table = Table(title=f"per-turn accuracy in %, judged by {judge}", title_justify="left", box=None, pad_edge=False)
+        table.add_column("test set")
+        for column in ("dialogues", "turns", "mean", "turn 1", "last", "drop", "coverage", "lower", "upper"):
+            table.add_column(column, justify="right")
+        for s in scores:
+            if s.judge == judge:
+                table.add_row(s.test_set, str(s.dialogues), str(len(s.turns)), *_cells(s))
+        console.print(table)
+    totals: Counter[str] = sum(tally.outcomes.values(), Counter())
+    console.print("outcomes: " + ", ".join(f"{name} {count:,}" for name, count in sorted(totals.items())), soft_wrap=True)
+
+
+def _cells(s: SetScore) -> list[str]:
+    rate = s.overall
+    shares = (s.mean, s.turns[0].accuracy, s.turns[-1].accuracy, s.drop, rate.coverage, rate.lower, rate.upper)
+    return [percent(share) or "-" for share in shares]

@@ -1,0 +1,12 @@
+"""The errors that are raised on purpose. What the world does (a failed answer, a lost replica) is a value, never one.
+
+Exception
+└── BadInput      something that a person wrote or downloaded is wrong, and a person can mend it
+"""
+
+
+class BadInput(Exception):
+    """A file, folder or setting that cannot be used. The message is one line: where (file, line or key) and what.
+
+    Caught by the command line alone, which prints it and exits with 2: nothing was started.
+    """

@@ -1,0 +1,129 @@
+"""A run's folder -> its scores, and how complete they are. Reads the records once, a line at a time."""
+
+from collections import Counter
+from pathlib import Path
+
+from msgspec import Struct
+
+from sequor import metrics
+from sequor.errors import BadInput
+from sequor.metrics import SetScore
+from sequor.run_folder import RunFolder
+from sequor.tables import SET_COLUMNS, TURN_COLUMNS, set_rows, turn_rows, write_csv
+from sequor.types import TestSet
+
+
+class Tally(Struct, frozen=True):
+    """Records against what there should be. `lost`: turns and judgements that have no record yet."""
+
+    turns: int
+    judgements: int
+    coverage: float
+    lost: int
+    repeated: int
+    outcomes: dict[str, Counter[str]]
+
+    def __str__(self) -> str:
+        return (
+            f"turns={self.turns} judgements={self.judgements} coverage={self.coverage:.4f} "
+            f"lost={self.lost} repeated={self.repeated}"
+        )
+
+
+Key = tuple[str, str, int]
+"""(test set, dialogue, turn)"""
+
+
+class _Turns:
+    """What turns.jsonl holds."""
+
+    def __init__(self, folder: RunFolder, outcomes: dict[str, Counter[str]]):
+        self.answered: set[Key] = set()
+        self.seen: set[Key] = set()
+        self.repeated = 0
+        for record in folder.turns:
+            key = (record.test_set, record.dialogue, record.turn)
+            if key in self.seen:
+                self.repeated += 1
+                continue
+            self.seen.add(key)
+            outcomes[record.test_set][f"turn {record.status}"] += 1
+            if record.status in metrics.ANSWERED:
+                self.answered.add(key)
+
+
+class _Judgements:
+    """What judgements.jsonl holds: judge -> turn -> constraint -> status."""
+
+    def __init__(self, folder: RunFolder, outcomes: dict[str, Counter[str]]):
+        self.verdicts: dict[str, dict[Key, dict[str, str]]] = {}
+        self.count = self.repeated = 0
+        for record in folder.judgements:
+            turns = self.verdicts.setdefault(record.judge, {})
+            statuses = turns.setdefault((record.test_set, record.dialogue, record.turn), {})
+            if record.constraint in statuses:
+                self.repeated += 1
+                continue
+            self.count += 1
+            statuses[record.constraint] = record.status
+            outcomes[record.test_set][f"judgement {record.status}"] += 1
+
+
+def score(out: Path) -> tuple[list[SetScore], Tally]:
+    """Writes scores/*.csv. Raises BadInput when the folder is no run, or holds nothing to score."""
+    folder = RunFolder(out)
+    folder.read()
+    order = metrics.in_table_order(t.name for t in folder.test_sets())
+    test_sets = sorted(folder.test_sets(), key=lambda t: order.index(t.name))
+    outcomes: dict[str, Counter[str]] = {name: Counter() for name in order}
+    turns = _Turns(folder, outcomes)
+    if not turns.seen:
+        raise BadInput(f"{folder.turns.path}: no turn in it; nothing to score yet")
+    judgements = _Judgements(folder, outcomes)
+    scores = [
+        metrics.score(test_set, by_turn, judge)
+        for judge, by_turn in sorted(judgements.verdicts.items())
+        for test_set in test_sets
+    ]
+    tally = _tally(test_sets, turns, judgements, scores, outcomes)
+    _write(out, scores, tally)
+    return scores, tally
+
+
+def _tally(
+    test_sets: list[TestSet],
+    turns: _Turns,
+    judgements: _Judgements,
+    scores: list[SetScore],
+    outcomes: dict[str, Counter[str]],
+) -> Tally:
+    expected = {
+        (t.name, d.id, number): len(turn.in_force)
+        for t in test_sets
+        for d in t.dialogues
+        for number, turn in enumerate(d.turns, 1)
+    }
+    to_judge = sum(count for key, count in expected.items() if key in turns.answered) * max(1, len(judgements.verdicts))
+    decided = sum(s.overall.passed + s.overall.failed for s in scores)
+    possible = sum(s.overall.dialogues for s in scores)
+    return Tally(
+        turns=len(turns.seen),
+        judgements=judgements.count,
+        coverage=decided / possible if possible else 0.0,
+        lost=len(expected) - len(turns.seen) + to_judge - judgements.count,
+        repeated=turns.repeated + judgements.repeated,
+        outcomes=outcomes,
+    )
+
+
+def _write(out: Path, scores: list[SetScore], tally: Tally) -> None:
+    write_csv(out / "scores" / "turns.csv", TURN_COLUMNS, turn_rows(scores))
+    write_csv(out / "scores" / "sets.csv", SET_COLUMNS, set_rows(scores))
+    rows = [
+        [name, outcome.split()[0], outcome.split()[1], str(count)]
+        for name in metrics.in_table_order(tally.outcomes)
+        for outcome, count in sorted(tally.outcomes[name].items())
+    ]
+    write_csv(out / "scores" / "outcomes.csv", ["test_set", "kind", "status", "count"], rows)
+
+

@@ -1,0 +1,37 @@
+"""Scripted models of the benchmark's two roles, for dry runs and for measuring the machinery (cluster/scripted.py).
+
+Pure functions of the request. What they say means nothing; it has the length, the variety and the failures of what
+real models say.
+"""
+
+from cluster.conversation import Failure, Outcome, Request, Response, Usage
+
+WORDS = "the of and to in is you that it he was for on are as with his they at be this have from or one had by".split()
+TOKENS_PER_CHARACTER = 0.25
+
+
+def candidate(request: Request) -> Outcome:
+    """40 to 140 words. One answer in 500 is empty and one in 100 is cut, as with real models."""
+    draw = request.seed
+    if draw % 500 == 0:
+        return Failure("empty", "scripted", usage=_usage(request, 1))
+    words = [WORDS[(draw >> shift) % len(WORDS)] for shift in range(40 + draw % 100)]
+    text = " ".join(words)
+    return Response(text, truncated=draw % 100 == 1, usage=_usage(request, len(words)), history=_history(request))
+
+
+def judge(request: Request) -> Outcome:
+    """Eight in ten answers satisfy; one reply in 200 has no verdict."""
+    draw = request.seed
+    verdict = "perhaps" if draw % 200 == 0 else "yes" if draw % 10 < 8 else "no"
+    return Response(f"I compared the answer with the rule.\nFinal verdict: {verdict}", usage=_usage(request, 16))
+
+
+def _usage(request: Request, output: int) -> Usage:
+    history = int(TOKENS_PER_CHARACTER * sum(len(e.user) + len(e.answer or "") for e in request.history))
+    prompt = history + int(TOKENS_PER_CHARACTER * len(request.user)) + 8
+    return Usage(prompt, history, output)
+
+
+def _history(request: Request):
+    return "bridged" if request.history else "first"

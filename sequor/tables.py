@@ -1,0 +1,51 @@
+"""Scores as files and as a table for the terminal. Numbers have a fixed number of decimals: same records, same bytes."""
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+from sequor.metrics import Rate, SetScore
+from sequor.run_folder import write_atomically
+
+TURN_COLUMNS = "test_set judge turn dialogues passed failed undecided accuracy coverage lower upper".split()
+SET_COLUMNS = "test_set judge dialogues mean first last drop worst_minus_best coverage lower upper".split()
+
+
+def percent(share: float | None) -> str:
+    """Two decimals, in percent; empty where there is none."""
+    return "" if share is None else f"{100 * share:.2f}"
+
+
+def turn_rows(scores: Iterable[SetScore]) -> list[list[str]]:
+    return [
+        [s.test_set, s.judge, str(turn), *map(str, (r.dialogues, r.passed, r.failed, r.undecided)), *_shares(r)]
+        for s in scores
+        for turn, r in enumerate(s.turns, 1)
+    ]
+
+
+def set_rows(scores: Iterable[SetScore]) -> list[list[str]]:
+    return [
+        [
+            s.test_set,
+            s.judge,
+            str(s.dialogues),
+            *map(percent, (s.mean, s.turns[0].accuracy, s.turns[-1].accuracy, s.drop, s.worst_minus_best)),
+            *_shares(s.overall)[1:],
+        ]
+        for s in scores
+    ]
+
+
+def _shares(rate: Rate) -> list[str]:
+    return [percent(share) for share in (rate.accuracy, rate.coverage, rate.lower, rate.upper)]
+
+
+def write_csv(path: Path, columns: list[str], rows: Iterable[Iterable[str]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text.getvalue().encode())
