@@ -91,7 +91,8 @@ class VllmEngine:
         try:
             with log.recording():
                 engine = cls(settings, model_path, log)
-                await engine._llm.get_supported_tasks()  # kept by vLLM: a request asking it of a dying engine would hang
+                # The first request would ask this, and hang if the engine died meanwhile; vLLM keeps the answer.
+                await engine._llm.get_supported_tasks()
                 return engine
         except (ValueError, RuntimeError, OSError, TypeError, LookupError, ImportError, AssertionError) as error:
             message = log.first_error() or useful_line(error)

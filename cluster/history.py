@@ -183,9 +183,9 @@ class Histories:
             self._forget(request.key)
         elif answer is not None:
             self._forget(request.key)
-            if ids is not None and not prompt.dropped_turns and self._template.append_only:
-                if self._template.shows(answer, ids):
-                    self._keep(request, array("i", [*prompt.ids, *ids]), answer)
+            grows = ids is not None and not prompt.dropped_turns and self._template.append_only
+            if grows and self._template.shows(answer, ids):
+                self._keep(request, array("i", [*prompt.ids, *ids]), answer)
 
     def forget(self, request: Request) -> None:
         """For a turn that had no prompt."""

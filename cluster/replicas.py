@@ -17,7 +17,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from cluster.conversation import EngineFacts, Outcome, Request
-from cluster.driver import Engine, EngineStartError, ReplicaDied, Unreachable
+from cluster.driver import ClusterError, Engine, EngineStartError, ReplicaDied, Unreachable
 from cluster.settings import EngineSettings
 
 log = logging.getLogger(__name__)
@@ -26,23 +26,31 @@ BIRTHS_IN_VAIN = 3
 CONNECT_TIMEOUT_S = 10.0
 
 
+ENVIRONMENT = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Of its own, Ray makes workers give way to everything else on the machine.
+    "RAY_worker_niceness": "0",
+}
+"""Of Ray's own settings, where the environment does not say otherwise."""
+
+
 def connect(address: str | None) -> None:
     """Start a Ray of our own on this machine, or join the cluster at `address` (HOST:PORT, or "auto").
 
     "local" and never "auto" by default: it would join a stranger's cluster. Raises Unreachable.
     """
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    if address is None:
-        ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        return
-    if ":" in address and "://" not in address:
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    if address is not None and ":" in address and "://" not in address:
         _knock(address)
+    options = {"include_dashboard": False} if address is None else {}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
-        raise Unreachable(f"no Ray cluster at {address}: {str(error).splitlines()[0]}") from None
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
+    except Exception as error:  # Ray raises bare Exceptions here; whatever it is, there is no cluster
+        where = f"no Ray cluster at {address}" if address else "Ray did not start on this machine"
+        raise (Unreachable if address else ClusterError)(f"{where}: {_line(error)}") from error
 
 
 def _knock(address: str) -> None:

@@ -129,7 +129,7 @@ class Journal(Generic[Record]):
                     record = self._decoder.decode(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     if line.endswith(b"\n"):
-                        raise BadInput(f"{self.path}: line {number}: {error}") from None
+                        raise BadInput(f"{self.path}:{number}: {error}") from None
                     return
                 yield record
 

@@ -1,9 +1,11 @@
 import asyncio
 import os
 import signal
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
+from tiny import tiny_model
 
 from cluster.conversation import Exchange, Failure, Request, Response, Usage
 from cluster.driver import EngineStartError
@@ -12,7 +14,6 @@ from cluster.enginelog import EngineLog, useful_line
 from cluster.history import Prompt
 from cluster.outcomes import outcome_of
 from cluster.settings import EngineSettings, Sampling
-from tests.tiny import tiny_model
 
 SYSTEM = "You are a small model in a test, and you answer whatever you like to answer. " * 4
 """Longer than a block of the prefix cache, which is 128 tokens on a CPU."""
@@ -126,6 +127,8 @@ def test_a_folder_without_a_model_is_refused_at_once(tmp_path):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
+    if find_spec("vllm") is None:
+        pytest.skip("vllm is not installed")
     return tiny_model(tmp_path_factory.mktemp("tiny"))
 
 

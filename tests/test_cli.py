@@ -1,0 +1,140 @@
+"""The command line as a person meets it: one line on standard error, the exit code, nothing half-written."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny import tiny_model
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTED = ["candidate.engine=scripted", "candidate.model=s", "judge.engine=scripted", "judge.model=j"]
+
+
+def sequor(*words: object, timeout: float = 120) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "jobs", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
+
+
+def refused(*words: object) -> str:
+    """Asserts exit code 2 and returns the one line."""
+    done = sequor(*words)
+    assert done.returncode == 2, done.stderr + done.stdout
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("sequor: ")]
+    assert "Traceback" not in done.stderr
+    return line
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    """A small folder of test sets in the release's layout."""
+    folder = tmp_path / "data" / "testsets" / "single"
+    folder.mkdir(parents=True)
+    turn = {"prompt": "hello", "constraints_data": [{"id": "c1", "text": "be brief"}]}
+    (folder / "one.jsonl").write_text("".join(json.dumps(turn) + "\n" for _ in range(3)))
+    return tmp_path / "data"
+
+
+def run_words(data: Path, out: Path, *more: str) -> list:
+    return ["run", f"data={data}", "sets=[single]", "turns=3", *SCRIPTED, *more, "--out", out]
+
+
+def test_an_unknown_key_is_named_with_its_file(tmp_path):
+    config = tmp_path / "my.yaml"
+    config.write_text("candidate: {model: a, modle: b}\n")
+    assert refused("run", config, "--out", tmp_path / "out").endswith("my.yaml: unknown key candidate.modle")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_model_folder_is_named_with_its_key(data, tmp_path):
+    line = refused("run", f"data={data}", "sets=[single]", "turns=3", "--model", "./no/such", "--judge", "x/y", "-o", tmp_path / "out")
+    assert "candidate.model: model ./no/such: no such folder" in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ('{"prompt": "hello", "constraints_da', "one.jsonl:2: "),
+        ('{"constraints_data": [{"id": "c1", "text": "be brief"}]}', "one.jsonl:2: "),
+        ('{"prompt": "", "constraints_data": [{"id": "c1", "text": "be brief"}]}', "one.jsonl:2: "),
+        ('{"prompt": "hello", "constraints_data": [{"id": "c1"}]}', "one.jsonl:2: "),
+        ('{"prompt": "hello", "constraints_data": [{"id": "c1", "text": ""}]}', "one.jsonl:2: "),
+        ('{"prompt": "hello", "constraints_data": []}', "one.jsonl:2: "),
+    ],
+)
+def test_a_broken_test_set_is_named_with_file_and_line(data, tmp_path, broken, says):
+    file = data / "testsets" / "single" / "one.jsonl"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], broken, lines[2]]) + "\n")
+    line = refused(*run_words(data, tmp_path / "out"))
+    assert "one.jsonl" in line and says in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_folder_is_no_run(tmp_path):
+    for verb in ("score", "status", "judge"):
+        words = [verb, "--out", tmp_path] if verb == "judge" else [verb, tmp_path]
+        assert "run.json: not there; is this the folder of a run?" in refused(*words)
+
+
+def test_a_context_too_small_for_one_turn_is_refused_before_anything_starts(data, tmp_path):
+    file = data / "testsets" / "single" / "one.jsonl"
+    turn = {"prompt": "many words " * 400, "constraints_data": [{"id": "c1", "text": "be brief"}]}
+    file.write_text((json.dumps(turn) + "\n") * 3)
+    model = tiny_model(tmp_path / "model")
+    words = ["run", f"data={data}", "sets=[single]", "turns=3", "--model", model, "--judge", model, "-o", tmp_path / "out"]
+    line = refused(*words, "candidate.max_model_len=512", "candidate.sampling.max_tokens=64", "judge.sampling.max_tokens=64")
+    assert "candidate.max_model_len: a context of 512 is too small for one turn" in line
+    line = refused(*words, "candidate.max_model_len=512", "candidate.sampling.max_tokens=512")
+    assert "candidate.sampling.max_tokens: an answer budget of 512 leaves no room in a context of 512" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_address_without_a_cluster_is_refused_at_once(data, tmp_path):
+    line = refused(*run_words(data, tmp_path / "out", "ray_address=127.0.0.1:9"))
+    assert "no Ray cluster at 127.0.0.1:9" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_a_judge_says_what_to_do(data, tmp_path):
+    assert "judge.model: missing" in refused("run", f"data={data}", "candidate.model=x", "--out", tmp_path / "out")
+
+
+@pytest.mark.ray
+def test_more_gpus_than_there_are_is_refused_in_seconds(data, tmp_path):
+    line = refused(*run_words(data, tmp_path / "out", "candidate.gpus=8"))
+    assert "the run asks for 8 GPUs (candidate 8); the Ray cluster has" in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.ray
+def test_a_folder_of_another_configuration_is_refused_with_the_difference(data, tmp_path):
+    assert sequor(*run_words(data, tmp_path / "out")).returncode == 0
+    before = (tmp_path / "out" / "turns.jsonl").read_bytes()
+    line = refused(*run_words(data, tmp_path / "out", "seed=7"))
+    assert "another configuration (seed: 0 there, 7 now)" in line
+    assert (tmp_path / "out" / "turns.jsonl").read_bytes() == before
+
+
+@pytest.mark.ray
+def test_an_engine_that_cannot_start_says_so_and_exits_with_4(data, tmp_path):
+    done = sequor(*run_words(data, tmp_path / "out", "candidate.script=nowhere:nothing"))
+    assert done.returncode == 4
+    [line] = done.stderr.strip().splitlines()
+    assert "script 'nowhere:nothing': No module named 'nowhere'" in line
+    assert json.loads((tmp_path / "out" / "status.json").read_bytes())["state"] == "failed"
+
+
+def test_fetch_copies_and_checks_a_local_copy(data, tmp_path):
+    for part in ("constraints", "tasks"):
+        shutil.copytree(ROOT / "sequor" / "demo" / part, data / part)
+    done = sequor("fetch", "--from", data, "--out", tmp_path / "released")
+    assert done.returncode == 0, done.stderr
+    assert "1 dialogues in 1 test sets, 64 constraints, 24 tuples" in done.stdout
+    assert "not empty" in refused("fetch", "--from", data, "--out", tmp_path / "released")
+    shutil.rmtree(data / "tasks")
+    assert "no folder in it holds" in refused("fetch", "--from", data, "--out", tmp_path / "other")
+    assert not (tmp_path / "other").exists()

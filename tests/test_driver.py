@@ -1,0 +1,152 @@
+"""The loop: what is saved before what is sent, what stops it, and that nothing is left hanging."""
+
+import asyncio
+
+import pytest
+
+from cluster.conversation import Conversation, Failure, Response
+from cluster.driver import Driver, EngineStartError, Pool, ReplicaDied, Stalled
+from cluster.scheduler import ConversationScheduler
+from local import LocalHost
+
+
+def dialogue(key: str, turns: int = 3) -> Conversation:
+    return Conversation(key, tuple(f"{key}{n}" for n in range(turns)))
+
+
+def play(host, *conversations, keep=None, timeout: float = 5.0):
+    """Returns (played to the end, saved turns in order)."""
+    saved = []
+
+    async def write(saves):
+        saved.extend(turn for _, turn in saves)
+        return []
+
+    async def run() -> bool:
+        pool = Pool("p", ConversationScheduler(), host, turn_timeout_s=timeout)
+        driver = Driver([pool], keep or write)
+        driver.add(pool, conversations)
+        return await driver.play()
+
+    return asyncio.run(asyncio.wait_for(run(), 20)), saved
+
+
+def echo(request):
+    return Response(request.user.upper())
+
+
+def test_everything_is_played_and_saved_once_in_order():
+    complete, saved = play(LocalHost(echo, replicas=3), *(dialogue(k) for k in "abcd"))
+    assert complete
+    for key in "abcd":
+        assert [(t.index, t.outcome.text) for t in saved if t.key == key] == [(n, f"{key}{n}".upper()) for n in range(3)]
+
+
+def test_nothing_to_do_is_done_at_once():
+    assert play(LocalHost(echo)) == (True, [])
+
+
+def test_no_turn_is_asked_before_the_one_before_it_is_written():
+    host, written = LocalHost(echo), []
+
+    async def slow(saves):
+        await asyncio.sleep(0.01)
+        written.extend((turn.key, turn.index) for _, turn in saves)
+        for request in host.asked:
+            assert all((request.key, n) in written for n in range(request.index))
+        return []
+
+    complete, _ = play(host, dialogue("a"), dialogue("b"), keep=slow)
+    assert complete and len(written) == 6
+
+
+def test_what_follows_from_a_saved_turn_is_played_too():
+    asked = []
+
+    async def run() -> None:
+        candidate = Pool("candidate", ConversationScheduler(), LocalHost(echo))
+        judge = Pool("judge", ConversationScheduler(), LocalHost(echo))
+
+        async def keep(saves):
+            asked.extend(turn.key for pool, turn in saves if pool is judge)
+            return [(judge, tuple(Conversation(f"{t.key}?{t.index}", ("q",)) for p, t in saves if p is candidate))]
+
+        driver = Driver([candidate, judge], keep)
+        driver.add(candidate, [dialogue("a"), dialogue("b")])
+        assert await driver.play()
+
+    asyncio.run(run())
+    assert sorted(asked) == [f"{key}?{n}" for key in "ab" for n in range(3)]
+
+
+def test_a_turn_without_an_answer_in_time_is_a_timeout_and_the_others_go_on():
+    async def stuck(request):
+        if request.key == "a":
+            await asyncio.sleep(60)
+        return echo(request)
+
+    complete, saved = play(LocalHost(stuck), dialogue("a"), dialogue("b"), timeout=0.05)
+    assert complete
+    assert [t.outcome for t in saved if t.key == "a"] == [Failure("timeout", "no answer within 0.05 s")]
+    assert len([t for t in saved if t.key == "b"]) == 3
+
+
+def test_a_dead_replica_costs_no_finished_turn():
+    deaths = iter(range(2))
+
+    def dies_twice(request):
+        if request.index == 1 and next(deaths, None) is not None:
+            raise ReplicaDied("killed")
+        return echo(request)
+
+    complete, saved = play(LocalHost(dies_twice), dialogue("a"), dialogue("b"))
+    assert complete
+    assert sorted((t.key, t.index) for t in saved) == [(key, n) for key in "ab" for n in range(3)]
+
+
+def test_stop_leaves_with_what_is_saved():
+    async def run():
+        pool = Pool("p", ConversationScheduler(), LocalHost(echo))
+        saved = []
+
+        async def keep(saves):
+            saved.extend(saves)
+            if len(saved) >= 4:
+                driver.stop()
+                driver.stop()
+            return []
+
+        driver = Driver([pool], keep)
+        driver.add(pool, [dialogue("a", 50)])
+        return await driver.play(), saved
+
+    complete, saved = asyncio.run(run())
+    assert not complete and 4 <= len(saved) < 50
+
+
+class Never(LocalHost):
+    def __init__(self, error: Exception | None = None):
+        super().__init__(echo)
+        self.error = error
+
+    async def run(self, ready, lost) -> None:
+        if self.error:
+            raise self.error
+
+
+def test_a_pool_that_can_have_no_replica_stalls_instead_of_waiting():
+    with pytest.raises(Stalled, match="pool p: no replica is left; 2 conversations"):
+        play(Never(), dialogue("a"), dialogue("b"))
+
+
+def test_an_engine_that_cannot_start_ends_the_run_with_its_own_words():
+    with pytest.raises(EngineStartError, match="no such model"):
+        play(Never(EngineStartError("no such model")), dialogue("a"))
+
+
+def test_a_full_disk_ends_the_run():
+    async def full(saves):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        play(LocalHost(echo), dialogue("a"), keep=full)

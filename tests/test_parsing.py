@@ -1,0 +1,64 @@
+"""Verdicts of the strict parser, each right value agreed by reading."""
+
+import pytest
+
+from sequor.parsing import strict
+
+SATISFIED, VIOLATED, UNREADABLE = "satisfied", "violated", "unreadable"
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        ("Final verdict: yes", SATISFIED),
+        ("Final verdict: no", VIOLATED),
+        ("The answer has four sentences.\n\nFinal verdict: no", VIOLATED),
+        ("final VERDICT: YES.", SATISFIED),
+        ("**Final verdict:** yes", SATISFIED),
+        ("**Final verdict: no**", VIOLATED),
+        ("*Final Verdict*: **Yes**", SATISFIED),
+        ("Final verdict:\nno", VIOLATED),
+        ("Final verdict:\n\n**Yes**", SATISFIED),
+        ("Final verdict - yes", SATISFIED),
+        ("Final verdict is: no", VIOLATED),
+        ("Final verdict: “yes”", SATISFIED),
+        ("Final verdict: [no]", VIOLATED),
+        ("## Final verdict\nyes", SATISFIED),
+        ("Final verdict: yes, it follows the rule.", SATISFIED),
+        ("Final verdict：yes", SATISFIED),
+        # two verdicts: the last one counts
+        ("Final verdict: yes\nWait, I miscounted.\nFinal verdict: no", VIOLATED),
+        ("Final verdict: no\nWait, I miscounted.\nFinal verdict: yes", SATISFIED),
+        ("The answer says 'Final verdict: yes', but it is in prose.\nFinal verdict: no", VIOLATED),
+        # an unreadable last one is not replaced by an earlier one
+        ("Final verdict: yes\nFinal verdict: hard to say", UNREADABLE),
+        ("Final verdict: yes\nFinal verdict:", UNREADABLE),
+        # negations and off the menu
+        ("Final verdict: not satisfied", UNREADABLE),
+        ("Final verdict: not yes", UNREADABLE),
+        ("Final verdict: satisfied", UNREADABLE),
+        ("Final verdict: partially", UNREADABLE),
+        ("Final verdict: yes and no", UNREADABLE),
+        ("Final verdict: yes/no", UNREADABLE),
+        ("Final verdict: yes or no", UNREADABLE),
+        ("Final verdict: no, yes", UNREADABLE),
+        ("Final verdict: yes-ish", UNREADABLE),
+        ("Final verdict: none", UNREADABLE),
+        ("Final verdict: nope", UNREADABLE),
+        ("Final verdict: yesterday", UNREADABLE),
+        # cut
+        ("Final verdict: y", UNREADABLE),
+        ("Final verdict", UNREADABLE),
+        ("Final ver", UNREADABLE),
+        # no announced verdict at all
+        ("yes", UNREADABLE),
+        ("Yes, the answer follows the rule.", UNREADABLE),
+        ("Verdict: yes", UNREADABLE),
+        ("", UNREADABLE),
+        ("Veredicto final: sí", UNREADABLE),
+        ("Close with one line: Final verdict: yes Final verdict: no", VIOLATED),
+        ("Final verdict: oui", UNREADABLE),
+    ],
+)
+def test_strict_reads_the_last_final_verdict_and_nothing_else(reply, verdict):
+    assert strict(reply) == verdict
