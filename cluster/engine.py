@@ -71,7 +71,7 @@ def merged_sampling(defaults: dict[str, Any], sampling: Sampling) -> dict[str, A
 
     Its keys are those of vLLM's SamplingParams.
     """
-    own = {name: value for name, value in asdict(sampling).items() if value is not None}
+    own = {name: value for name, value in asdict(sampling).items() if value is not None and name != "choices"}
     return defaults | own | {"stop": list(sampling.stop)}
 
 
@@ -169,7 +169,7 @@ class VllmEngine:
 
     def _params(self, sampling: Sampling, seed: int) -> Any:
         from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
+        from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
         merged = merged_sampling(self._defaults, sampling)
         return SamplingParams(
@@ -177,6 +177,7 @@ class VllmEngine:
             seed=seed if merged.get("temperature", 1.0) > 0 else None,
             skip_special_tokens=self._reasoning is None or self._reasoning.skip_special_tokens,
             output_kind=RequestOutputKind.FINAL_ONLY,
+            structured_outputs=StructuredOutputsParams(choice=list(sampling.choices)) if sampling.choices else None,
         )
 
 

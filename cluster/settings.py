@@ -20,6 +20,8 @@ class Sampling(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     stop: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    """The answer is made to be one of these, by constrained decoding; empty: free."""
 
 
 class EngineSettings(Struct, frozen=True, forbid_unknown_fields=True):
