@@ -55,7 +55,7 @@ class Host(Protocol):
     """Where a pool's engines live."""
 
     async def run(self, ready: Callable[[str, EngineFacts], None], lost: Callable[[str, str], None]) -> None:
-        """Start the replicas and watch them until cancelled. Returns, or raises EngineStartError, when none can come."""
+        """Start the replicas and watch them until cancelled. Returns or raises EngineStartError when none can come."""
 
     async def ask(self, replica: str, request: Request) -> Outcome:
         """Raises ReplicaDied."""

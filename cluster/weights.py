@@ -53,6 +53,13 @@ def folder_digest(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def weight_bytes(files: ModelFiles) -> int | None:
+    """Size of the weight files, or None where they are not on this machine yet."""
+    folder = Path(files.path)
+    sizes = [path.stat().st_size for path in folder.glob("*.safetensors")] if folder.is_dir() else []
+    return sum(sizes) or None
+
+
 def context_tokens(files: ModelFiles) -> int | None:
     """The context that the model's config.json names, or None where it cannot be told without loading anything."""
     folder = Path(files.path)
@@ -60,7 +67,9 @@ def context_tokens(files: ModelFiles) -> int | None:
         from huggingface_hub import hf_hub_download
 
         try:
-            folder = Path(hf_hub_download(files.path, "config.json", revision=files.digest.removeprefix("commit "))).parent
+            folder = Path(
+                hf_hub_download(files.path, "config.json", revision=files.digest.removeprefix("commit "))
+            ).parent
         except (OSError, ValueError, RuntimeError):  # no network, or no such file: the engine will tell
             return None
     if not (folder / "config.json").exists():

@@ -6,13 +6,14 @@ from rich.console import Console
 
 from cluster import weights
 from cluster.conversation import Message
-from cluster.replicas import gpus_of
 from cluster.history import Template, UnusableTemplate
+from cluster.machine import GIB, Machine, this_machine
+from cluster.replicas import gpus_of
 from cluster.settings import EngineSettings
 from cluster.weights import ModelFiles
 from jobs.config import RunConfig
 from jobs.data import load_test_sets
-from jobs.pools import models
+from jobs.pools import engines, models
 from jobs.preflight import preflight
 from sequor.errors import BadInput
 from sequor.judging import questions
@@ -25,32 +26,53 @@ def check(config: RunConfig, console: Console) -> None:
     roles = [role for role in ("candidate", "judge") if getattr(config, role) is not None]
     found = models(config, *roles)
     preflight(config, found, test_sets)
-    turns = sum(len(d.turns) for t in test_sets for d in t.dialogues)
-    asked = sum(len(turn.in_force) for t in test_sets for d in t.dialogues for turn in d.turns)
-    console.print(f"{len(test_sets)} test sets, {sum(len(t.dialogues) for t in test_sets):,} dialogues, {turns:,} turns, {asked:,} judgements")
+    turns = [turn for test_set in test_sets for dialogue in test_set.dialogues for turn in dialogue.turns]
+    dialogues = sum(len(test_set.dialogues) for test_set in test_sets)
+    asked = sum(len(turn.in_force) for turn in turns)
+    machine = this_machine()
+    console.print(f"{len(test_sets)} test sets, {dialogues:,} dialogues, {len(turns):,} turns, {asked:,} judgements")
+    console.print(f"this machine: {machine}")
+    _show_gpus(config, roles, machine, console)
     for role in roles:
         _show(role, getattr(config, role), found[role], test_sets[0].dialogues[0], console)
 
 
+def _show_gpus(config: RunConfig, roles: list[str], machine: Machine, console: Console) -> None:
+    wanted = engines(config, tuple(roles))
+    needed = sum(settings.replicas * gpus_of(settings) for settings in wanted.values())
+    note = (
+        ""
+        if needed <= len(machine.gpus)
+        else "; more than this machine has: a cluster's address is needed (ray_address)"
+    )
+    pools = ", ".join(f"{name} {s.replicas} x {gpus_of(s)}" for name, s in wanted.items())
+    console.print(f"GPUs asked for: {needed} ({pools}){note}")
+
+
 def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dialogue, console: Console) -> None:
-    context = settings.max_model_len or weights.context_tokens(files)
+    context, size = settings.max_model_len or weights.context_tokens(files), weights.weight_bytes(files)
     console.rule(f"[bold]{role}: {settings.model}", align="left")
-    console.print(f"files {files.path} ({files.digest}); {settings.replicas} replicas, {gpus_of(settings)} GPUs each")
-    console.print(f"context {context or 'the model’s own'} tokens, of them {settings.sampling.max_tokens} for the answer")
+    console.print(
+        f"files {files.path} ({files.digest}), weights {f'{size / GIB:.1f} GiB' if size else 'not on this machine'}"
+    )
     if settings.engine == "scripted":
         console.print(f"scripted: {settings.script}; no model, no template")
         return
+    console.print(f"context {context or 'of the model'} tokens, of them {settings.sampling.max_tokens} for the answer")
     template, tokenizer = load_template(role, settings, files)
     for line in findings(template):
         console.print(f"- {line}")
-    first, second = dialogue.turns[0].prompt, dialogue.turns[1 if len(dialogue.turns) > 1 else 0].prompt
-    if role == "judge":
-        messages = (Message("user", questions(dialogue, 1, "(the answer)", settings.model)[0].prompt),)
-    else:
-        messages = (Message("user", first), Message("assistant", "(the first answer)"), Message("user", second))
-    shown = tokenizer.decode(template.render(messages))
     console.print("what the model sees:", style="bold")
+    shown = tokenizer.decode(template.render(_example(role, settings, dialogue)))
     console.print(shown, markup=False, highlight=False, soft_wrap=True)
+
+
+def _example(role: str, settings: EngineSettings, dialogue: Dialogue) -> tuple[Message, ...]:
+    """The first two turns of a dialogue, or a question to the judge, with a made-up answer."""
+    if role == "judge":
+        return (Message("user", questions(dialogue, 1, "(the answer)", settings.model)[0].prompt),)
+    first, second = dialogue.turns[0].prompt, dialogue.turns[min(1, len(dialogue.turns) - 1)].prompt
+    return Message("user", first), Message("assistant", "(the first answer)"), Message("user", second)
 
 
 def load_template(role: str, settings: EngineSettings, files: ModelFiles):

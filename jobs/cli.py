@@ -7,14 +7,14 @@ cluster failed; 75 stopped by a signal, state saved, run it again. An error is o
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from cluster.driver import ClusterError, Unreachable
 from sequor.errors import BadInput
 
-BAD_INPUT, ENGINE_FAILED = 2, 4
+BAD_INPUT, ENGINE_FAILED, STOPPED = 2, 4, 75
 
 app = typer.Typer(
     help="Does a language model still follow its user's rules after fifty turns?",
@@ -24,12 +24,15 @@ app = typer.Typer(
 )
 
 Settings = Annotated[
-    Optional[list[str]], typer.Argument(metavar="[CONFIG] [KEY=VALUE]...", help="A YAML file, and settings over it: turns=10 candidate.replicas=8")
+    list[str] | None,
+    typer.Argument(
+        metavar="[CONFIG] [KEY=VALUE]...", help="A YAML file, and settings over it: turns=10 candidate.replicas=8"
+    ),
 ]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The run's folder; one that is there already is continued.")]
 Run = Annotated[Path, typer.Argument(help="A run's folder.")]
-Model = Annotated[Optional[str], typer.Option("--model", "-m", help="Candidate: a hub's repository name or a folder.")]
-Judge = Annotated[Optional[str], typer.Option("--judge", "-j", help="Judge: likewise.")]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="Candidate: a hub's repository name or a folder.")]
+Judge = Annotated[str | None, typer.Option("--judge", "-j", help="Judge: likewise.")]
 
 
 def _config(settings: list[str] | None, model: str | None = None, judge: str | None = None):
@@ -105,7 +108,7 @@ def check(settings: Settings = None, model: Model = None, judge: Judge = None) -
 @app.command()
 def fetch(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to put it.")] = Path("data/released"),
-    source: Annotated[Optional[Path], typer.Option("--from", help="A local copy instead of the download.")] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="A local copy instead of the download.")] = None,
 ) -> None:
     """The released data (constraints, tasks, 1,400 dialogues) into data/released."""
     from jobs.fetch import fetch
@@ -126,6 +129,8 @@ def main() -> None:
     """Turns the errors that a user can act on into one line and an exit code; anything else keeps its traceback."""
     try:
         app()
+    except KeyboardInterrupt:
+        _die("interrupted before anything was played", STOPPED)
     except (BadInput, Unreachable) as error:
         _die(str(error), BAD_INPUT)
     except ClusterError as error:

@@ -15,8 +15,6 @@ def load_test_sets(config: RunConfig) -> list[TestSet]:
     if config.data != "demo":
         folder = Path(config.data).expanduser()
         return [released.load_test_set(folder, name, config.turns, config.dialogues) for name in config.sets]
-    recipe = testsets.Recipe(
-        seed=config.seed, test_sets=config.sets, turns=config.turns, dialogues=config.dialogues
-    )
+    recipe = testsets.Recipe(seed=config.seed, test_sets=config.sets, turns=config.turns, dialogues=config.dialogues)
     tasks, constraints = released.load_tasks(DEMO), released.load_constraints(DEMO)
     return list(testsets.build(tasks, constraints, released.load_tuples(DEMO), recipe))

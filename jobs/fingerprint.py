@@ -13,9 +13,25 @@ from sequor.run_folder import content_digest
 from sequor.types import TestSet
 
 NEUTRAL_ENGINE_ARGS = frozenset(
-    "gpu_memory_utilization max_num_seqs max_num_batched_tokens tensor_parallel_size pipeline_parallel_size "
-    "data_parallel_size enforce_eager block_size kv_cache_memory_bytes kv_cache_tokens swap_space disable_log_stats "
-    "enable_prefix_caching distributed_executor_backend max_parallel_loading_workers download_dir load_format".split()
+    (
+        "gpu_memory_utilization",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "data_parallel_size",
+        "enforce_eager",
+        "block_size",
+        "kv_cache_memory_bytes",
+        "kv_cache_tokens",
+        "swap_space",
+        "disable_log_stats",
+        "enable_prefix_caching",
+        "distributed_executor_backend",
+        "max_parallel_loading_workers",
+        "download_dir",
+        "load_format",
+    )
 )
 """vLLM's engine arguments that decide how fast an answer comes, not which."""
 

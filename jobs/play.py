@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
-
 from jobs.config import RunConfig, convert, override
 from jobs.progress import console
 from jobs.run import COMPLETE, INCOMPLETE, STOPPED, Play

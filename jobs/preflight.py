@@ -24,7 +24,9 @@ def preflight(config: RunConfig, models: dict[str, ModelFiles], test_sets: list[
 def _room(role: str, settings: EngineSettings, files: ModelFiles, context: int, longest: str) -> None:
     budget = settings.sampling.max_tokens
     if budget >= context:
-        raise BadInput(f"{role}.sampling.max_tokens: an answer budget of {budget} leaves no room in a context of {context}")
+        raise BadInput(
+            f"{role}.sampling.max_tokens: an answer budget of {budget} leaves no room in a context of {context}"
+        )
     if settings.engine == "scripted" or len(longest) / CHARACTERS_PER_TOKEN_AT_LEAST < context - budget:
         return
     needed = _count(files, longest)
@@ -39,7 +41,11 @@ def _count(files: ModelFiles, text: str) -> int:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(files.path)
-    return len(tokenizer.apply_chat_template([{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False))
+    return len(
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
+        )
+    )
 
 
 def check_gpus(wanted: dict[str, EngineSettings]) -> None:

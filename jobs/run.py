@@ -24,7 +24,6 @@ from jobs.data import load_test_sets
 from jobs.fingerprint import fingerprint
 from jobs.preflight import preflight
 from jobs.progress import Watch
-from sequor.errors import BadInput
 from sequor.evaluation import Evaluation
 from sequor.records import FailureRecord, JudgementRecord, TurnRecord
 from sequor.run_folder import RunFile, RunFolder
@@ -46,9 +45,8 @@ class Play:
         begun = time.time()
         if self.folder.exists:
             self.folder.claim()
-        if self.roles == ("judge",) and not self.folder.exists:
-            raise BadInput(f"{self.folder.path}: no run to be judged there; respond first")
-        test_sets = load_test_sets(self.config)
+        only_judged = self.roles == ("judge",)
+        test_sets = self.folder.test_sets() if only_judged else load_test_sets(self.config)
         models = building.models(self.config, *self.roles)
         preflight(self.config, models, test_sets)
         replicas.connect(self.config.ray_address)

@@ -13,7 +13,9 @@ from sequor.tables import percent
 def show(scores: list[SetScore], tally: Tally, console: Console) -> None:
     judges = sorted({s.judge for s in scores})
     for judge in judges:
-        table = Table(title=f"per-turn accuracy in %, judged by {judge}", title_justify="left", box=None, pad_edge=False)
+        table = Table(
+            title=f"per-turn accuracy in %, judged by {judge}", title_justify="left", box=None, pad_edge=False
+        )
         table.add_column("test set")
         for column in ("dialogues", "turns", "mean", "turn 1", "last", "drop", "coverage", "lower", "upper"):
             table.add_column(column, justify="right")
@@ -22,7 +24,9 @@ def show(scores: list[SetScore], tally: Tally, console: Console) -> None:
                 table.add_row(s.test_set, str(s.dialogues), str(len(s.turns)), *_cells(s))
         console.print(table)
     totals: Counter[str] = sum(tally.outcomes.values(), Counter())
-    console.print("outcomes: " + ", ".join(f"{name} {count:,}" for name, count in sorted(totals.items())), soft_wrap=True)
+    console.print(
+        "outcomes: " + ", ".join(f"{name} {count:,}" for name, count in sorted(totals.items())), soft_wrap=True
+    )
 
 
 def _cells(s: SetScore) -> list[str]:

@@ -66,7 +66,7 @@ class Evaluation:
         return self.turns_done == self.turns_total and judged
 
     def dialogues(self) -> list[Conversation]:
-        """Every dialogue that is not at its end, behind its saved turns. To be called once: the saved texts go with it."""
+        """Every dialogue that is not at its end, behind its saved turns. To be called once: it takes the texts."""
         saved, self._saved = self._saved, {}
         return [
             Conversation(
@@ -79,7 +79,7 @@ class Evaluation:
         ]
 
     def questions(self, room: int) -> list[Conversation]:
-        """The next questions for the judges: at least `room` of them where there are as many, whole answers at a time."""
+        """The next questions for the judges: at least `room` where there are as many, whole answers at a time."""
         asked: list[Conversation] = []
         while self.judge is not None and self._backlog and len(asked) < room:
             dialogue, turn, answer = self._backlog.popleft()

@@ -15,7 +15,9 @@ from sequor.types import Verdict
 
 _ANNOUNCED = re.compile(r"final[\s_*`]+verdict", re.IGNORECASE)
 _DECORATION = r"[\s*_`\"'“”‘’(\[<>#=~|-]*"
-_VERDICT = re.compile(rf"{_DECORATION}(?:is{_DECORATION})?[:：]?{_DECORATION}(yes|no)(?![\w'’/-])([^\n]*)", re.IGNORECASE)
+_VERDICT = re.compile(
+    rf"{_DECORATION}(?:is{_DECORATION})?[:：]?{_DECORATION}(yes|no)(?![\w'’/-])([^\n]*)", re.IGNORECASE
+)
 _TAKEN_BACK = re.compile(r"\b(?:yes|no|not|n't)\b", re.IGNORECASE)
 
 

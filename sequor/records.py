@@ -137,7 +137,7 @@ class Journal(Generic[Record]):
         """Open for appending; mends a torn tail first."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._mend()
-        self._file = open(self.path, "ab", buffering=0)
+        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
 
     def append(self, records: Iterable[Record]) -> None:
         """Blocks until the lines are on disk. Raises OSError (disk full, read-only)."""

@@ -65,7 +65,7 @@ class RunFolder:
         """Make the folder, or take it up again. Raises BadInput when it holds a run of another configuration, or
         something else than a run."""
         if not self.exists:
-            if self.path.exists() and any(self.path.iterdir()):
+            if self.path.exists() and not all(_begun(path) for path in self.path.iterdir()):
                 raise BadInput(f"{self.path}: not empty, and no run.json in it: not the folder of a run")
             self.path.mkdir(parents=True, exist_ok=True)
             encoder = msgspec.json.Encoder()
@@ -110,9 +110,16 @@ class RunFolder:
         write_atomically(self.path / "status.json", msgspec.json.format(msgspec.json.encode(status | me), indent=2))
 
 
+def _begun(path: Path) -> bool:
+    """Whether this was left by a start that was killed before run.json, the last of its files, was there."""
+    return path.name == "dialogues.jsonl" or path.name.startswith((".dialogues.jsonl.", ".run.json."))
+
+
 def refuse_difference(path: Path, old: dict[str, str], new: dict[str, str]) -> None:
     """Raises BadInput naming every key that both have and that differs."""
-    differing = [f"{key}: {old[key]} there, {new[key]} now" for key in sorted(new) if old.get(key, new[key]) != new[key]]
+    differing = [
+        f"{key}: {old[key]} there, {new[key]} now" for key in sorted(new) if old.get(key, new[key]) != new[key]
+    ]
     if differing:
         raise BadInput(f"{path}: holds a run of another configuration ({'; '.join(differing)})")
 
@@ -120,7 +127,6 @@ def refuse_difference(path: Path, old: dict[str, str], new: dict[str, str]) -> N
 def content_digest(test_set: TestSet) -> str:
     """Names the prompts and constraints of a test set, whatever file they came from."""
     return hashlib.sha256(msgspec.json.encode(test_set)).hexdigest()[:16]
-
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -72,7 +72,7 @@ class _Judgements:
 def score(out: Path) -> tuple[list[SetScore], Tally]:
     """Writes scores/*.csv. Raises BadInput when the folder is no run, or holds nothing to score."""
     folder = RunFolder(out)
-    folder.read()
+    judged = "judge.model" in folder.read().fingerprint
     order = metrics.in_table_order(t.name for t in folder.test_sets())
     test_sets = sorted(folder.test_sets(), key=lambda t: order.index(t.name))
     outcomes: dict[str, Counter[str]] = {name: Counter() for name in order}
@@ -85,7 +85,7 @@ def score(out: Path) -> tuple[list[SetScore], Tally]:
         for judge, by_turn in sorted(judgements.verdicts.items())
         for test_set in test_sets
     ]
-    tally = _tally(test_sets, turns, judgements, scores, outcomes)
+    tally = _tally(test_sets, turns, judgements, scores, outcomes, judged)
     _write(out, scores, tally)
     return scores, tally
 
@@ -96,14 +96,17 @@ def _tally(
     judgements: _Judgements,
     scores: list[SetScore],
     outcomes: dict[str, Counter[str]],
+    judged: bool,
 ) -> Tally:
+    """`judged`: whether a judge belongs to this run, so that its verdicts are missing where they are not there."""
     expected = {
         (t.name, d.id, number): len(turn.in_force)
         for t in test_sets
         for d in t.dialogues
         for number, turn in enumerate(d.turns, 1)
     }
-    to_judge = sum(count for key, count in expected.items() if key in turns.answered) * max(1, len(judgements.verdicts))
+    judges = max(int(judged), len(judgements.verdicts))
+    to_judge = sum(count for key, count in expected.items() if key in turns.answered) * judges
     decided = sum(s.overall.passed + s.overall.failed for s in scores)
     possible = sum(s.overall.dialogues for s in scores)
     return Tally(
@@ -125,5 +128,3 @@ def _write(out: Path, scores: list[SetScore], tally: Tally) -> None:
         for outcome, count in sorted(tally.outcomes[name].items())
     ]
     write_csv(out / "scores" / "outcomes.csv", ["test_set", "kind", "status", "count"], rows)
-
-

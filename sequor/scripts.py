@@ -6,7 +6,9 @@ real models say.
 
 from cluster.conversation import Failure, Outcome, Request, Response, Usage
 
-WORDS = "the of and to in is you that it he was for on are as with his they at be this have from or one had by".split()
+WORDS = (
+    "the of and to in is you that it he was for on are as with his they at be this have from or one had by"
+).split()
 TOKENS_PER_CHARACTER = 0.25
 
 

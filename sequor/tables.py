@@ -1,4 +1,4 @@
-"""Scores as files and as a table for the terminal. Numbers have a fixed number of decimals: same records, same bytes."""
+"""Scores as files. Numbers have a fixed number of decimals: same records, same bytes."""
 
 import csv
 import io
@@ -8,8 +8,9 @@ from pathlib import Path
 from sequor.metrics import Rate, SetScore
 from sequor.run_folder import write_atomically
 
-TURN_COLUMNS = "test_set judge turn dialogues passed failed undecided accuracy coverage lower upper".split()
-SET_COLUMNS = "test_set judge dialogues mean first last drop worst_minus_best coverage lower upper".split()
+SHARES = ["accuracy", "coverage", "lower", "upper"]
+TURN_COLUMNS = ["test_set", "judge", "turn", "dialogues", "passed", "failed", "undecided", *SHARES]
+SET_COLUMNS = ["test_set", "judge", "dialogues", "mean", "first", "last", "drop", "worst_minus_best", *SHARES[1:]]
 
 
 def percent(share: float | None) -> str:

@@ -49,7 +49,18 @@ def test_an_unknown_key_is_named_with_its_file(tmp_path):
 
 
 def test_a_missing_model_folder_is_named_with_its_key(data, tmp_path):
-    line = refused("run", f"data={data}", "sets=[single]", "turns=3", "--model", "./no/such", "--judge", "x/y", "-o", tmp_path / "out")
+    line = refused(
+        "run",
+        f"data={data}",
+        "sets=[single]",
+        "turns=3",
+        "--model",
+        "./no/such",
+        "--judge",
+        "x/y",
+        "-o",
+        tmp_path / "out",
+    )
     assert "candidate.model: model ./no/such: no such folder" in line
     assert not (tmp_path / "out").exists()
 
@@ -85,8 +96,21 @@ def test_a_context_too_small_for_one_turn_is_refused_before_anything_starts(data
     turn = {"prompt": "many words " * 400, "constraints_data": [{"id": "c1", "text": "be brief"}]}
     file.write_text((json.dumps(turn) + "\n") * 3)
     model = tiny_model(tmp_path / "model")
-    words = ["run", f"data={data}", "sets=[single]", "turns=3", "--model", model, "--judge", model, "-o", tmp_path / "out"]
-    line = refused(*words, "candidate.max_model_len=512", "candidate.sampling.max_tokens=64", "judge.sampling.max_tokens=64")
+    words = [
+        "run",
+        f"data={data}",
+        "sets=[single]",
+        "turns=3",
+        "--model",
+        model,
+        "--judge",
+        model,
+        "-o",
+        tmp_path / "out",
+    ]
+    line = refused(
+        *words, "candidate.max_model_len=512", "candidate.sampling.max_tokens=64", "judge.sampling.max_tokens=64"
+    )
     assert "candidate.max_model_len: a context of 512 is too small for one turn" in line
     line = refused(*words, "candidate.max_model_len=512", "candidate.sampling.max_tokens=512")
     assert "candidate.sampling.max_tokens: an answer budget of 512 leaves no room in a context of 512" in line

@@ -55,7 +55,10 @@ def test_an_unknown_key_on_the_command_line_is_named():
 
 def test_the_judge_is_greedy_unless_told_otherwise():
     assert load(None, ["candidate.model=a", "judge.model=b"]).judge.sampling.temperature == 0.0
-    assert load(None, ["candidate.model=a", "judge.model=b", "judge.sampling.temperature=1"]).judge.sampling.temperature == 1.0
+    assert (
+        load(None, ["candidate.model=a", "judge.model=b", "judge.sampling.temperature=1"]).judge.sampling.temperature
+        == 1.0
+    )
 
 
 def test_one_pool_serves_both_when_only_sampling_and_number_differ():

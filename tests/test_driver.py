@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from local import LocalHost
 
 from cluster.conversation import Conversation, Failure, Response
 from cluster.driver import Driver, EngineStartError, Pool, ReplicaDied, Stalled
 from cluster.scheduler import ConversationScheduler
-from local import LocalHost
 
 
 def dialogue(key: str, turns: int = 3) -> Conversation:
@@ -39,7 +39,9 @@ def test_everything_is_played_and_saved_once_in_order():
     complete, saved = play(LocalHost(echo, replicas=3), *(dialogue(k) for k in "abcd"))
     assert complete
     for key in "abcd":
-        assert [(t.index, t.outcome.text) for t in saved if t.key == key] == [(n, f"{key}{n}".upper()) for n in range(3)]
+        assert [(t.index, t.outcome.text) for t in saved if t.key == key] == [
+            (n, f"{key}{n}".upper()) for n in range(3)
+        ]
 
 
 def test_nothing_to_do_is_done_at_once():

@@ -50,7 +50,9 @@ def test_questions_are_made_only_as_there_is_room_whole_answers_at_a_time():
 
 
 def test_a_resumed_run_goes_on_behind_its_records():
-    judged = JudgementRecord(test_set="tuples_3", dialogue="d0", turn=1, constraint="c1", judge="j", status="violated", parser="p")
+    judged = JudgementRecord(
+        test_set="tuples_3", dialogue="d0", turn=1, constraint="c1", judge="j", status="violated", parser="p"
+    )
     evaluation = fresh([answered(2, answer=None, status="empty"), answered(1)], [judged])
     by_key = {c.key: c for c in evaluation.dialogues()}
     assert [e.answer for e in by_key["tuples_3/d0"].finished] == ["a", None]
@@ -60,7 +62,9 @@ def test_a_resumed_run_goes_on_behind_its_records():
 
 
 def test_a_judgement_of_another_judge_is_not_this_ones():
-    other = JudgementRecord(test_set="tuples_3", dialogue="d0", turn=1, constraint="c1", judge="k", status="violated", parser="p")
+    other = JudgementRecord(
+        test_set="tuples_3", dialogue="d0", turn=1, constraint="c1", judge="k", status="violated", parser="p"
+    )
     assert len(fresh([answered(1)], [other]).questions(100)) == 2
 
 

@@ -28,9 +28,7 @@ def imports(path: Path) -> set[str]:
 
 
 SOURCES = {
-    str(path.relative_to(ROOT)): imports(path)
-    for package in LAYERS
-    for path in sorted((ROOT / package).rglob("*.py"))
+    str(path.relative_to(ROOT)): imports(path) for package in LAYERS for path in sorted((ROOT / package).rglob("*.py"))
 }
 
 

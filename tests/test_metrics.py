@@ -38,7 +38,7 @@ def dialogue(name: str, turns: int = 3) -> Dialogue:
 
 
 def test_a_small_run_worked_out_by_hand():
-    """Three dialogues of three turns. Turn 1: pass pass pass. Turn 2: pass fail missing. Turn 3: fail fail unreadable."""
+    """Three dialogues, three turns. Turn 1: pass pass pass. Turn 2: pass fail missing. Turn 3: fail fail unreadable."""
     table = {"x": "satisfied satisfied violated", "y": "satisfied violated violated", "z": "satisfied - unreadable"}
     verdicts = {
         ("single", name, turn): {"a": status}

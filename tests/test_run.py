@@ -89,7 +89,11 @@ def test_a_run_in_parts_is_the_same_run(undisturbed, tmp_path):
     out = tmp_path / "run"
     for verb in (["respond", *CONFIG], ["judge"]):
         done = subprocess.run(
-            [sys.executable, "-m", "jobs", *verb, "--out", str(out)], cwd=ROOT, capture_output=True, text=True, timeout=120
+            [sys.executable, "-m", "jobs", *verb, "--out", str(out)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert done.returncode == 0, done.stdout + done.stderr
     assert scores(out) == scores(undisturbed)

@@ -56,6 +56,13 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_a_start_that_was_killed_half_way_is_begun_again(folder):
+    (folder.path / "run.json").unlink()
+    (folder.path / ".run.json.123").write_text("{")
+    folder.start(run_file(), [SET])
+    assert folder.test_sets() == [SET]
+
+
 def test_an_empty_folder_is_no_run_to_be_read(tmp_path):
     with pytest.raises(BadInput, match="run.json: not there"):
         RunFolder(tmp_path).read()

@@ -137,9 +137,14 @@ def test_no_more_run_than_the_engine_runs_at_once():
 def test_a_group_starts_side_by_side_on_one_replica():
     scheduler = ConversationScheduler(expected_output=OUTPUT)
     group = tuple(conversation(f"g{n}", 1, group="g") for n in range(3))
-    actions = scheduler.handle(ready("x"), ready("y"), ConversationsAdded((conversation("a"), *group, conversation("b"))))
-    keys = [send.request.key for send in sends(actions) if send.replica == next(
-        s.replica for s in sends(actions) if s.request.key == "g0")]
+    actions = scheduler.handle(
+        ready("x"), ready("y"), ConversationsAdded((conversation("a"), *group, conversation("b")))
+    )
+    keys = [
+        send.request.key
+        for send in sends(actions)
+        if send.replica == next(s.replica for s in sends(actions) if s.request.key == "g0")
+    ]
     at = keys.index("g0")
     assert keys[at : at + 3] == ["g0", "g1", "g2"]
 

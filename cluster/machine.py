@@ -1,0 +1,39 @@
+"""What this machine has: cores, memory, GPUs. Asked of the system and the GPU's driver; nothing is started."""
+
+import os
+import subprocess
+
+from msgspec import Struct
+
+GIB = 2**30
+
+
+class Gpu(Struct, frozen=True):
+    name: str
+    memory_gib: float
+
+
+class Machine(Struct, frozen=True):
+    cores: int
+    memory_gib: float
+    gpus: tuple[Gpu, ...]
+
+    def __str__(self) -> str:
+        gpus = ", ".join(f"{gpu.name} ({gpu.memory_gib:.0f} GiB)" for gpu in self.gpus) or "no GPU"
+        return f"{self.cores} cores, {self.memory_gib:.0f} GiB of memory, {gpus}"
+
+
+def this_machine() -> Machine:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+    return Machine(len(os.sched_getaffinity(0)), memory, _gpus())
+
+
+def _gpus() -> tuple[Gpu, ...]:
+    """By nvidia-smi; none where it is not there."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        listed = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    rows = (line.rpartition(",") for line in listed.splitlines() if line.strip())
+    return tuple(Gpu(name.strip(), float(memory) / 1024) for name, _, memory in rows)
