@@ -7,7 +7,6 @@ the very first engine of a pool cannot be built, its own message ends the run at
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -26,26 +25,15 @@ BIRTHS_IN_VAIN = 3
 CONNECT_TIMEOUT_S = 10.0
 
 
-ENVIRONMENT = {
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # Of its own, Ray makes workers give way to everything else on the machine.
-    "RAY_worker_niceness": "0",
-}
-"""Of Ray's own settings, where the environment does not say otherwise."""
-
-
 def connect(address: str | None) -> None:
     """Start a Ray of our own on this machine, or join the cluster at `address` (HOST:PORT, or "auto").
 
-    "local" and never "auto" by default: it would join a stranger's cluster. Raises Unreachable.
+    "local" and never "auto" by default: it would join a stranger's cluster. `rayenv.prepare` comes
+    first. Raises Unreachable, and ClusterError when no Ray of our own can be started.
     """
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     if address is not None and ":" in address and "://" not in address:
         _knock(address)
-    options = {"include_dashboard": False} if address is None else {}
+    options = {} if address else {"include_dashboard": False}
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:  # Ray raises bare Exceptions here; whatever it is, there is no cluster

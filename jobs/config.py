@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cluster.settings import EngineSettings, Positive, Sampling, SchedulerSettings
+from jobs.known import with_known
 from sequor.errors import BadInput
 from sequor.types import TEST_SETS
 
@@ -45,6 +46,9 @@ def load(path: Path | None, overrides: list[str]) -> RunConfig:
 
 def convert(raw: dict[str, Any], name: str) -> RunConfig:
     """Raises BadInput. `name` is where the raw mapping came from."""
+    for role in ("candidate", "judge"):
+        if isinstance(raw.get(role), dict):
+            raw = raw | {role: with_known(raw[role])}
     try:
         config = msgspec.convert(raw, RunConfig)
     except msgspec.ValidationError as error:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from cluster.rayenv import prepare
 from jobs.config import RunConfig, convert, override
 from jobs.progress import console
-from jobs.run import COMPLETE, INCOMPLETE, STOPPED, Play
 from jobs.score import show
 from sequor.errors import BadInput
 from sequor.run_folder import RunFolder
@@ -15,6 +15,9 @@ def play(config: RunConfig, out: Path, roles: tuple[str, ...]) -> int:
     """Returns the exit code."""
     if "judge" in roles and config.judge is None:
         raise BadInput("judge.model: missing; name a judge with --judge, or use `sequor respond`")
+    prepare(config.ray_address)
+    from jobs.run import COMPLETE, INCOMPLETE, STOPPED, Play  # brings ray, which reads what was just prepared
+
     screen = console()
     run = Play(config, out, roles, screen)
     code = run.run()

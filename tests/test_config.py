@@ -61,6 +61,13 @@ def test_the_judge_is_greedy_unless_told_otherwise():
     )
 
 
+def test_a_known_model_brings_its_settings_and_the_config_stands_over_them():
+    words = ["candidate.model=openai/gpt-oss-20b", "judge.model=openai/gpt-oss-120b", "judge.reasoning_parser=qwen3"]
+    config = load(None, words)
+    assert (config.candidate.reasoning_parser, config.judge.reasoning_parser) == ("openai_gptoss", "qwen3")
+    assert load(None, ["candidate.model=no/body"]).candidate.reasoning_parser is None
+
+
 def test_one_pool_serves_both_when_only_sampling_and_number_differ():
     config = load(None, ["candidate.model=a", "judge.model=a", "judge.sampling.max_tokens=9", "judge.replicas=3"])
     assert one_pool(config.candidate, config.judge)

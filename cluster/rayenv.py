@@ -1,0 +1,22 @@
+"""Ray's own settings, by environment. Ray reads some of them when it is imported, so `prepare` comes before that."""
+
+import os
+import secrets
+
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Of its own, Ray makes workers give way to everything else on the machine.
+    "RAY_worker_niceness": "0",
+}
+"""Where the environment does not say otherwise."""
+
+
+def prepare(address: str | None) -> None:
+    """`address` None: a Ray of our own. It listens on every address of the machine, and whoever reaches it could run
+    code: so it wants a token, made for this run and known to it alone. A cluster that is there already has its own way,
+    which the environment says (RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH)."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    if address is None:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
