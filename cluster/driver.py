@@ -54,8 +54,9 @@ class Engine(Protocol):
 class Host(Protocol):
     """Where a pool's engines live."""
 
-    async def run(self, ready: Callable[[str, EngineFacts], None], lost: Callable[[str, str], None]) -> None:
-        """Start the replicas and watch them until cancelled. Returns or raises EngineStartError when none can come."""
+    async def run(self, ready: Callable[[str, EngineFacts], None], lost: Callable[[str, str], None]) -> str:
+        """Start the replicas and watch them until cancelled. When none can come again it returns why, or raises
+        EngineStartError."""
 
     async def ask(self, replica: str, request: Request) -> Outcome:
         """Raises ReplicaDied."""
@@ -164,11 +165,10 @@ class Driver:
         self._post(pool, TurnFinished(action.ticket, outcome))
 
     async def _watch(self, pool: Pool) -> None:
-        await pool.host.run(
+        pool.hopeless = await pool.host.run(
             lambda replica, facts: self._ready(pool, replica, facts),
             lambda replica, reason: self._lost(pool, replica, reason),
         )
-        pool.hopeless = "no replica is left"
         self._wake.set()
 
     def _ready(self, pool: Pool, replica: str, facts: EngineFacts) -> None:
@@ -187,7 +187,8 @@ class Driver:
         for pool in self.pools:
             if pool.hopeless and not pool.alive and not pool.scheduler.finished:
                 left = pool.scheduler.unfinished
-                raise Stalled(f"pool {pool.name}: {pool.hopeless}; {left} conversations are unfinished")
+                what = f"pool {pool.name}: no replica is left, {left} conversations are unfinished"
+                raise Stalled(f"{what}: {pool.hopeless}")
 
     def _post(self, pool: Pool, event: Event) -> None:
         self._inbox.append((pool, event))

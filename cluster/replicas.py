@@ -1,8 +1,9 @@
 """Ray actors that host engines, their birth, death and rebirth. The only file that imports ray.
 
 A pool is N slots. Each slot holds one actor at a time; an actor that dies is reborn under a new name, so that an
-answer is never taken for another life's. A slot gives up after three births in a row that never became ready; when
-the very first engine of a pool cannot be built, its own message ends the run at once.
+answer is never taken for another life's. A slot gives up after three births in a row that never became ready, or five
+lives in a row that answered nothing (a poisoned conversation takes three of them at most); when the very first engine
+of a pool cannot be built, its own message ends the run at once.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from cluster.settings import EngineSettings
 log = logging.getLogger(__name__)
 
 BIRTHS_IN_VAIN = 3
+LIVES_IN_VAIN = 5
 CONNECT_TIMEOUT_S = 10.0
 
 
@@ -119,23 +121,29 @@ class RayReplicas:
         self._env = env or {}
         self._actors: dict[str, ActorHandle] = {}
         self._ever_ready = False
+        self._fruitful: set[str] = set()
+        """Replicas that have answered something."""
+        self._last_reason = "no replica was asked for"
 
-    async def run(self, ready: Callable[[str, EngineFacts], None], lost: Callable[[str, str], None]) -> None:
+    async def run(self, ready: Callable[[str, EngineFacts], None], lost: Callable[[str, str], None]) -> str:
         async with asyncio.TaskGroup() as slots:
             for slot in range(self._settings.replicas):
                 slots.create_task(self._keep_alive(slot, ready, lost))
+        return self._last_reason
 
     async def ask(self, replica: str, request: Request) -> Outcome:
         actor = self._actors.get(replica)
         if actor is None:
             raise ReplicaDied("gone before it was asked")
         try:
-            return await actor.ask.remote(request)
-        except RayTaskError as error:  # the engine raised: it is dead, whatever its actor says
+            outcome = await actor.ask.remote(request)
+            self._fruitful.add(replica)
+            return outcome
+        except (RayTaskError, RayActorError) as error:
+            # The engine raised, or its actor is dying or out of reach. None of them would answer again, and an actor
+            # that leaves by itself waits for its open calls first: `live` among them.
             ray.kill(actor)
-            raise ReplicaDied(_line(error.cause or error)) from None
-        except RayActorError as error:
-            raise ReplicaDied(_line(error)) from None
+            raise ReplicaDied(_line(getattr(error, "cause", None) or error)) from None
 
     async def close(self) -> None:
         actors, self._actors = list(self._actors.values()), {}
@@ -146,22 +154,24 @@ class RayReplicas:
             ray.kill(actor)
 
     async def _keep_alive(self, slot: int, ready: Callable, lost: Callable) -> None:
-        births = in_vain = 0
-        while in_vain < BIRTHS_IN_VAIN:
+        births = births_in_vain = lives_in_vain = 0
+        while births_in_vain < BIRTHS_IN_VAIN and lives_in_vain < LIVES_IN_VAIN:
             name = f"{self.name}-{slot}.{births}"
             births += 1
             actor = self._create()
             try:
                 facts = await asyncio.wait_for(actor.start.remote(), self._settings.start_timeout_s)
             except (RayError, TimeoutError) as error:
-                in_vain += 1
+                births_in_vain += 1
                 self._failed_start(name, actor, error)
                 continue
-            in_vain, self._ever_ready = 0, True
+            births_in_vain, self._ever_ready = 0, True
             self._actors[name] = actor
             ready(name, facts)
             reason = await self._death_of(actor)
             self._actors.pop(name, None)
+            lives_in_vain = 0 if name in self._fruitful else lives_in_vain + 1
+            self._last_reason = reason
             log.warning("replica %s is lost: %s", name, reason)
             lost(name, reason)
 
@@ -179,6 +189,7 @@ class RayReplicas:
         ray.kill(actor)
         cause = error.cause if isinstance(error, RayTaskError) else error
         message = f"engine {name}: {_line(cause or error) or type(error).__name__}"
+        self._last_reason = message
         log.warning("%s did not start: %s", name, message)
         if isinstance(error, RayTaskError) and not self._ever_ready:
             raise EngineStartError(message)

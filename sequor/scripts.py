@@ -37,3 +37,10 @@ def _usage(request: Request, output: int) -> Usage:
 
 def _history(request: Request):
     return "bridged" if request.history else "first"
+
+
+def deadly(request: Request) -> Outcome:
+    """Kills its engine at the second turn of any dialogue whose id ends in 2; otherwise the candidate."""
+    if request.index == 1 and request.key.endswith("2"):
+        raise SystemExit("poisoned")
+    return candidate(request)

@@ -16,11 +16,12 @@ class LocalHost:
         self._births = 0
         self.asked: list[Request] = []
 
-    async def run(self, ready, lost) -> None:
+    async def run(self, ready, lost) -> str:
         self._ready, self._lost = ready, lost
         for _ in range(self._replicas):
             self.birth()
         await asyncio.Event().wait()
+        return "never"
 
     def birth(self) -> None:
         self._births += 1

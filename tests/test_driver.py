@@ -131,13 +131,14 @@ class Never(LocalHost):
         super().__init__(echo)
         self.error = error
 
-    async def run(self, ready, lost) -> None:
+    async def run(self, ready, lost) -> str:
         if self.error:
             raise self.error
+        return "out of memory"
 
 
 def test_a_pool_that_can_have_no_replica_stalls_instead_of_waiting():
-    with pytest.raises(Stalled, match="pool p: no replica is left; 2 conversations"):
+    with pytest.raises(Stalled, match="pool p: no replica is left, 2 conversations are unfinished: out of memory"):
         play(Never(), dialogue("a"), dialogue("b"))
 
 

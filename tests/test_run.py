@@ -126,3 +126,21 @@ def descendants(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task").glob("*/children")
     found = [int(child) for file in children for child in file.read_text().split()]
     return found + [below for child in found for below in descendants(child)]
+
+
+def test_poisoned_dialogues_fail_alone_and_the_rest_of_the_run_is_complete(tmp_path):
+    """Each kills three engines; its later turns are missing, which is said, and nothing else is."""
+    out = tmp_path / "run"
+    words = [
+        "sets=[single,add_5]",
+        "turns=4",
+        "candidate.script=sequor.scripts:deadly",
+        "candidate.replicas=1",
+    ]
+    done = subprocess.run(command(out, *words), cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3, done.stdout + done.stderr
+    failed = [json.loads(line) for line in (out / "failures.jsonl").read_text().splitlines()]
+    assert {f["key"] for f in failed} == {"single/persona_2/2", "add_5/persona_2/2"}
+    assert all("at the death of 3 engines" in f["detail"] for f in failed)
+    played = keys(out / "turns.jsonl", "test_set", "dialogue", "turn")
+    assert len(played) == len(set(played)) == 2 * (3 * 4 + 1)
