@@ -7,12 +7,13 @@ cluster failed; 75 stopped by a signal, state saved, run it again. An error is o
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from cluster.driver import ClusterError, Unreachable
 from sequor.errors import BadInput
+from sequor.types import TEST_SETS
 
 BAD_INPUT, ENGINE_FAILED, STOPPED = 2, 4, 75
 
@@ -123,6 +124,44 @@ def demo(settings: Settings = None, out: Out = Path("runs/demo")) -> None:
     from jobs.demo import demo
 
     raise typer.Exit(demo(settings or [], out))
+
+
+@app.command()
+def validate(
+    folder: Annotated[Path, typer.Argument(help="A folder of test sets, ours or the released one.")],
+    turns: Annotated[int, typer.Option(help="Facts are counted over the first so many turns.")] = 50,
+) -> None:
+    """A folder of test sets: its facts, its faults."""
+    from jobs.progress import console
+    from jobs.validate import show
+
+    show(folder, turns, console())
+
+
+@app.command()
+def build(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the test sets go; a new folder.")],
+    data: Annotated[Path, typer.Option(help="Folder with tasks/ and constraints/.")] = Path("data/released"),
+    tasks: Annotated[Path | None, typer.Option(help="Another folder of tasks.")] = None,
+    constraints: Annotated[Path | None, typer.Option(help="Another pool: a JSON lines file.")] = None,
+    tuples: Annotated[Path | None, typer.Option(help="Other tuples: a JSON lines file.")] = None,
+    introductions: Annotated[Path | None, typer.Option(help="Templates of the introductions: a YAML file.")] = None,
+    sets: Annotated[str, typer.Option(help="With commas; any step: replace_7, add_20.")] = ",".join(TEST_SETS),
+    turns: Annotated[int, typer.Option(min=1)] = 50,
+    dialogues: Annotated[int | None, typer.Option(min=1, help="The first so many personas.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most constraints in force in Add and Everything.")] = 3,
+    rhythm: Annotated[Literal["release", "paper"], typer.Option(help="When Everything changes.")] = "release",
+    seed: int = 0,
+) -> None:
+    """Tasks, constraints and tuples into test sets. Same seed, same bytes."""
+    from jobs.build import build
+    from jobs.progress import console
+    from sequor.testsets import Recipe
+
+    recipe = Recipe(
+        seed=seed, test_sets=tuple(sets.split(",")), turns=turns, dialogues=dialogues, limit=limit, rhythm=rhythm
+    )
+    build(tasks or data, constraints or data, tuples or data, introductions, recipe, out, console())
 
 
 def main() -> None:

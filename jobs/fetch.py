@@ -9,8 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sequor import released
+from sequor import introductions, released
 from sequor.errors import BadInput
+from sequor.types import Constraint, TestSet
 
 ARCHIVE = "https://github.com/BeatrizCanaverde/SEQUOR/archive/refs/heads/main.tar.gz"
 """The address that the paper gives for its data."""
@@ -28,12 +29,27 @@ def fetch(source: Path | None, out: Path, console: Console) -> None:
         copy = Path(work) / "copy"
         for part in PARTS:
             shutil.copytree(found / part, copy / part, copy_function=shutil.copyfile)
-        counts = {name: len(released.load_test_set(copy, name, turns=None).dialogues) for name in released.test_sets_in(copy)}
-        constraints, tuples = len(released.load_constraints(copy)), len(released.load_tuples(copy))
+        sets = [released.load_test_set(copy, name, turns=None) for name in released.test_sets_in(copy)]
+        constraints, tuples = released.load_constraints(copy), released.load_tuples(copy)
+        note = _introductions(copy, sets, constraints)
         if out.exists():
             out.rmdir()
         copy.rename(out)
-    console.print(f"{out}: {sum(counts.values()):,} dialogues in {len(counts)} test sets, {constraints:,} constraints, {tuples:,} tuples")
+    dialogues = sum(len(test_set.dialogues) for test_set in sets)
+    pool = f"{len(constraints):,} constraints, {len(tuples):,} tuples"
+    console.print(f"{out}: {dialogues:,} dialogues in {len(sets)} test sets, {pool}", soft_wrap=True)
+    console.print(note, soft_wrap=True)
+
+
+def _introductions(folder: Path, sets: list[TestSet], constraints: tuple[Constraint, ...]) -> str:
+    """The templates behind the dialogues' introductions, as a file that `build --introductions` takes."""
+    try:
+        templates = introductions.recover([d for test_set in sets for d in test_set.dialogues], constraints)
+    except BadInput as error:
+        return f"no introductions recovered: {error}"
+    (folder / "introductions.yaml").write_text(introductions.to_yaml(templates))
+    counts = ", ".join(f"{kind} {len(templates[kind])}" for kind in introductions.KINDS)
+    return f"introductions.yaml: the templates recovered from the dialogues ({counts})"
 
 
 def _find(root: Path) -> Path:
