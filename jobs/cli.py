@@ -39,13 +39,18 @@ Judge = Annotated[str | None, typer.Option("--judge", "-j", help="Judge: likewis
 def _config(settings: list[str] | None, model: str | None = None, judge: str | None = None):
     from jobs.config import load
 
-    files = [word for word in settings or [] if "=" not in word]
+    words = list(settings or [])
+    words += [f"candidate.model={model}"] if model else []
+    words += [f"judge.model={judge}"] if judge else []
+    return load(*_files(words))
+
+
+def _files(words: list[str]) -> tuple[Path | None, list[str]]:
+    """The config file, if one is named, and the settings over it."""
+    files = [word for word in words if "=" not in word]
     if len(files) > 1:
         raise BadInput(f"command line: one config at a time, not {' and '.join(files)}")
-    overrides = [word for word in settings or [] if "=" in word]
-    overrides += [f"candidate.model={model}"] if model else []
-    overrides += [f"judge.model={judge}"] if judge else []
-    return load(Path(files[0]) if files else None, overrides)
+    return Path(files[0]) if files else None, [word for word in words if "=" in word]
 
 
 def _play(config, out: Path, roles: tuple[str, ...]) -> None:
@@ -162,6 +167,24 @@ def build(
         seed=seed, test_sets=tuple(sets.split(",")), turns=turns, dialogues=dialogues, limit=limit, rhythm=rhythm
     )
     build(tasks or data, constraints or data, tuples or data, introductions, recipe, out, console())
+
+
+@app.command()
+def synthesize(
+    settings: Settings = None,
+    out: Out = Path("runs/tasks"),
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Who writes: a hub's repository or a folder.")
+    ] = None,
+    personas: Annotated[Path | None, typer.Option("--personas", "-p", help='JSON lines: {"persona": text}.')] = None,
+) -> None:
+    """Personas into tasks: agenda, activities, questions."""
+    words = [word for word in settings or []]
+    words += [f"model.model={model}"] if model else []
+    words += [f"personas={personas}"] if personas else []
+    from jobs.play import synthesize
+
+    raise typer.Exit(synthesize(*_files(words), out))
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cluster.settings import EngineSettings, Positive, Sampling, SchedulerSettings
 from jobs.known import with_known
 from sequor.errors import BadInput
+from sequor.synthesis import Synthesis
 from sequor.types import TEST_SETS
 
 
@@ -35,25 +36,37 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """HOST:PORT of a running Ray cluster; left out, a Ray of our own on this machine."""
 
 
-def load(path: Path | None, overrides: list[str]) -> RunConfig:
-    """Raises BadInput: one line that names file and key."""
+class SynthesisConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    model: EngineSettings
+    personas: str
+    """JSON lines: {"persona": text}, as in Persona Hub, with an "id" where there is one."""
+    count: Positive | None = None
+    """The first so many personas; left out, all."""
+    synthesis: Synthesis = Synthesis()
+    seed: int = 0
+    scheduler: SchedulerSettings = SchedulerSettings()
+    ray_address: str | None = None
+
+
+def load(path: Path | None, overrides: list[str], kind: type = RunConfig) -> Any:
+    """A config of that kind. Raises BadInput: one line that names file and key."""
     name = str(path) if path else "command line"
     raw = _read(path) if path else {}
     for word in overrides:
         override(raw, word)
-    return convert(raw, name)
+    return convert(raw, name, kind)
 
 
-def convert(raw: dict[str, Any], name: str) -> RunConfig:
+def convert(raw: dict[str, Any], name: str, kind: type = RunConfig) -> Any:
     """Raises BadInput. `name` is where the raw mapping came from."""
-    for role in ("candidate", "judge"):
+    for role in ("candidate", "judge", "model"):
         if isinstance(raw.get(role), dict):
             raw = raw | {role: with_known(raw[role])}
     try:
-        config = msgspec.convert(raw, RunConfig)
+        config = msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
         raise BadInput(f"{name}: {readable(error)}") from None
-    return _resolve(config, name)
+    return _resolve(config, name) if kind is RunConfig else config
 
 
 def _read(path: Path) -> dict[str, Any]:

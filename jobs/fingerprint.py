@@ -40,13 +40,13 @@ def fingerprint(config: RunConfig, test_sets: list[TestSet], models: dict[str, M
     parts = {"turns": str(config.turns), "seed": str(config.seed)}
     parts |= {f"test_set.{t.name}": f"{content_digest(t)} ({len(t.dialogues)} dialogues)" for t in test_sets}
     for role, files in models.items():
-        parts |= _engine(role, getattr(config, role), files)
+        parts |= engine_fingerprint(role, getattr(config, role), files)
     if "judge" in models:
         parts |= {"judge.prompt": digest("judge"), "judge.parser": config.judge_parser}
     return parts
 
 
-def _engine(role: str, settings: EngineSettings, files: ModelFiles) -> dict[str, str]:
+def engine_fingerprint(role: str, settings: EngineSettings, files: ModelFiles) -> dict[str, str]:
     parts = {f"{role}.model": settings.model, f"{role}.files": files.digest}
     for key in ("engine", "max_model_len", "reasoning_parser", "chat_template"):
         parts[f"{role}.{key}"] = str(getattr(settings, key))

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from cluster.rayenv import prepare
-from jobs.config import RunConfig, convert, override
+from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED
+from jobs.config import RunConfig, SynthesisConfig, convert, load, override
 from jobs.progress import console
 from jobs.score import show
 from sequor.errors import BadInput
@@ -16,7 +17,7 @@ def play(config: RunConfig, out: Path, roles: tuple[str, ...]) -> int:
     if "judge" in roles and config.judge is None:
         raise BadInput("judge.model: missing; name a judge with --judge, or use `sequor respond`")
     prepare(config.ray_address)
-    from jobs.run import COMPLETE, INCOMPLETE, STOPPED, Play  # brings ray, which reads what was just prepared
+    from jobs.run import Play  # brings ray, which reads what was just prepared
 
     screen = console()
     run = Play(config, out, roles, screen)
@@ -39,3 +40,12 @@ def judge_again(out: Path, settings: list[str], model: str | None) -> int:
     for word in [*settings, *([f"judge.model={model}"] if model else [])]:
         override(raw, word)
     return play(convert(raw, str(out / "run.json")), out, ("judge",))
+
+
+def synthesize(path: Path | None, words: list[str], out: Path) -> int:
+    """Returns the exit code."""
+    config = load(path, words, SynthesisConfig)
+    prepare(config.ray_address)
+    from jobs.synthesize import synthesize
+
+    return synthesize(config, out, console())

@@ -6,7 +6,7 @@ from cluster import weights
 from cluster.driver import Pool
 from cluster.replicas import RayReplicas
 from cluster.scheduler import ConversationScheduler
-from cluster.settings import EngineSettings
+from cluster.settings import EngineSettings, SchedulerSettings
 from jobs.config import RunConfig, one_pool
 from jobs.preflight import check_gpus
 from sequor.errors import BadInput
@@ -14,13 +14,15 @@ from sequor.errors import BadInput
 
 def models(config: RunConfig, *roles: str) -> dict[str, weights.ModelFiles]:
     """Role -> files. Raises BadInput naming the role's key."""
-    found = {}
-    for role in roles:
-        try:
-            found[role] = weights.find(getattr(config, role))
-        except weights.ModelNotFound as error:
-            raise BadInput(f"{role}.model: {error}") from None
-    return found
+    return {role: find(role, getattr(config, role)) for role in roles}
+
+
+def find(role: str, settings: EngineSettings) -> weights.ModelFiles:
+    """Raises BadInput naming the role's key."""
+    try:
+        return weights.find(settings)
+    except weights.ModelNotFound as error:
+        raise BadInput(f"{role}.model: {error}") from None
 
 
 def engines(config: RunConfig, roles: tuple[str, ...]) -> dict[str, EngineSettings]:
@@ -34,12 +36,20 @@ def build(config: RunConfig, found: dict[str, weights.ModelFiles]) -> dict[str, 
     """Role -> pool. Raises BadInput when the cluster has fewer GPUs than the pools need."""
     wanted = engines(config, tuple(found))
     check_gpus(wanted)
+
+    def make(name: str, files: weights.ModelFiles) -> Pool:
+        return pool(name, wanted[name], files, config.scheduler, config.seed)
+
     if "both" in wanted:
-        shared = _pool("both", config, wanted["both"], found["candidate"])
+        shared = make("both", found["candidate"])
         return {"candidate": shared, "judge": shared}
-    return {role: _pool(role, config, settings, found[role]) for role, settings in wanted.items()}
+    return {role: make(role, found[role]) for role in wanted}
 
 
-def _pool(name: str, config: RunConfig, settings: EngineSettings, files: weights.ModelFiles) -> Pool:
-    scheduler = ConversationScheduler(config.scheduler, config.seed, min(512, settings.sampling.max_tokens))
+def pool(
+    name: str, settings: EngineSettings, files: weights.ModelFiles, scheduling: SchedulerSettings, seed: int
+) -> Pool:
+    """Raises BadInput when the cluster has too few GPUs for it."""
+    check_gpus({name: settings})
+    scheduler = ConversationScheduler(scheduling, seed, min(512, settings.sampling.max_tokens))
     return Pool(name, scheduler, RayReplicas(name, settings, files.path), settings.turn_timeout_s)

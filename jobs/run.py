@@ -6,7 +6,6 @@ A folder that is there already is continued; one verb's work is the other's star
 import asyncio
 import logging
 import platform
-import signal
 import time
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +18,7 @@ from cluster import replicas
 from cluster.conversation import Conversation, Turn
 from cluster.driver import Driver, Pool
 from jobs import pools as building
+from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED, conduct, log_to
 from jobs.config import RunConfig
 from jobs.data import load_test_sets
 from jobs.fingerprint import fingerprint
@@ -28,7 +28,6 @@ from sequor.evaluation import Evaluation
 from sequor.records import FailureRecord, JudgementRecord, TurnRecord
 from sequor.run_folder import RunFile, RunFolder
 
-COMPLETE, INCOMPLETE, STOPPED = 0, 3, 75
 JUDGE_ROOM = 2048
 """Questions that are with the judges at one time: enough that they never wait, few enough to hold in memory."""
 
@@ -54,7 +53,7 @@ class Play:
             self.pools = building.build(self.config, models)
             print_ = fingerprint(self.config, test_sets, models)
             self.run_file = self.folder.start(RunFile(_plain(self.config), print_, versions()), test_sets)
-            _log_to(self.folder.path / "logs" / "driver.log")
+            log_to(self.folder.path / "logs" / "driver.log")
             self.evaluation = self._evaluation(test_sets)
             self.console.print(f"playing into {self.folder.path} (ready after {time.time() - begun:.1f} s)")
             return asyncio.run(self._play())
@@ -84,20 +83,12 @@ class Play:
             self.driver.add(self.pools["candidate"], evaluation.dialogues())
         for pool, conversations in self._next_questions():
             self.driver.add(pool, conversations)
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(signum, self.driver.stop)
         self.watch.save("running")
-        watching = asyncio.create_task(self.watch.run())
         try:
-            played = await self.driver.play()
+            played = await conduct(self.driver, self.watch.run())
         except BaseException as error:
             self._end("failed", str(error).splitlines()[0] if str(error) else type(error).__name__)
             raise
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-            for pool in pools:
-                await pool.host.close()
         state, code = self._verdict(played)
         self._end(state)
         return code
@@ -175,10 +166,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def _log_to(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(
-        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )

@@ -71,6 +71,20 @@ class JudgementRecord(Struct, frozen=True, kw_only=True):
         return f"{self.test_set}/{self.dialogue}/{self.turn}/{self.constraint}/{self.judge}"
 
 
+class ReplyRecord(Struct, frozen=True, kw_only=True):
+    """One reply to one question of a stage (synthesis, curation). Key: the conversation's."""
+
+    key: str
+    status: str
+    reply: str | None = None
+    reasoning: str | None = None
+    truncated: bool = False
+    detail: str | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
 class FailureRecord(Struct, frozen=True, kw_only=True):
     """A turn or judgement that the machinery failed to bring. A log, not a result: it is asked again."""
 
@@ -102,6 +116,23 @@ def turn_record(test_set: str, dialogue: str, turn: Turn) -> TurnRecord:
         queue_s=round(usage.queue_s, 4),
         run_s=round(usage.run_s, 4),
         replica=turn.replica,
+    )
+
+
+def reply_record(turn: Turn) -> ReplyRecord:
+    """Of a conversation of one turn."""
+    outcome = turn.outcome
+    answered = isinstance(outcome, Response)
+    return ReplyRecord(
+        key=turn.key,
+        status=outcome.status,
+        reply=outcome.text if answered else None,
+        reasoning=outcome.reasoning,
+        truncated=answered and outcome.truncated,
+        detail=None if answered else outcome.detail or None,
+        prompt_tokens=outcome.usage.prompt_tokens,
+        cached_tokens=outcome.usage.cached_tokens,
+        output_tokens=outcome.usage.output_tokens,
     )
 
 

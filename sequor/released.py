@@ -22,10 +22,9 @@ import msgspec
 from msgspec import Struct
 
 from sequor.errors import BadInput
+from sequor.jsonl import rows
 from sequor.regimes import is_name, parse_name
 from sequor.types import TEST_SETS, Constraint, ConstraintTuple, Dialogue, Regime, Task, TestSet, UserTurn
-
-BOM = b"\xef\xbb\xbf"
 
 
 class _TurnRow(Struct, frozen=True):
@@ -86,7 +85,7 @@ def load_dialogue(
     """`seen` lets dialogues share the constraints they have in common."""
     shared = {} if seen is None else seen
     found: list[UserTurn] = []
-    for number, row in _rows(path, _TurnRow, turns):
+    for number, row in rows(path, _TurnRow, turns):
         where = f"{path}:{number}"
         if not row.prompt.strip():
             raise BadInput(f"{where}: a turn with an empty prompt")
@@ -106,7 +105,7 @@ def load_constraints(path: Path) -> tuple[Constraint, ...]:
     """The pool of a data folder, or of a file. White space around a text goes (the release's dialogues have none)."""
     source = path / "constraints" / "single.jsonl" if path.is_dir() else path
     found: dict[str, Constraint] = {}
-    for number, row in _rows(source, _ConstraintRow):
+    for number, row in rows(source, _ConstraintRow):
         constraint = Constraint(row.id, row.constraint.strip(), row.category)
         _check(constraint, f"{source}:{number}")
         if constraint.id in found:
@@ -119,7 +118,7 @@ def load_tuples(path: Path, size: int = 3) -> tuple[ConstraintTuple, ...]:
     """The compatible tuples of a data folder, or of a file, with the texts that stand there."""
     source = path / "constraints" / f"{size}.jsonl" if path.is_dir() else path
     found: list[ConstraintTuple] = []
-    for number, row in _rows(source, _TupleRow):
+    for number, row in rows(source, _TupleRow):
         if not len(row.constraints) == len(row.constraint_ids) == len(set(row.constraint_ids)) == size:
             raise BadInput(f"{source}:{number}: expected {size} texts and {size} ids, each once")
         pairs = zip(row.constraint_ids, row.constraints, strict=True)
@@ -135,11 +134,11 @@ def load_tasks(path: Path) -> dict[str, tuple[Task, ...]]:
     folder = path / "tasks" if (path / "tasks").is_dir() else path
     found: dict[str, tuple[Task, ...]] = {}
     for file in _jsonl_files(folder):
-        rows = list(_rows(file, Task))
-        for number, task in rows:
+        numbered = list(rows(file, Task))
+        for number, task in numbered:
             if not task.prompt.strip():
                 raise BadInput(f"{file}:{number}: a task with an empty prompt")
-        found[file.stem] = _not_empty(tuple(task for _, task in rows), file, "task")
+        found[file.stem] = _not_empty(tuple(task for _, task in numbered), file, "task")
     _not_empty(tuple(found), folder, "task file (*.jsonl)")
     return found
 
@@ -160,36 +159,6 @@ def _not_empty(found: tuple[Row, ...], source: Path, what: str) -> tuple[Row, ..
 def _jsonl_files(folder: Path) -> Iterator[Path]:
     # Hidden files are left alone: some systems put one of their own beside each file.
     return (path for path in sorted(folder.glob("*.jsonl")) if path.is_file() and not path.name.startswith("."))
-
-
-def _rows(path: Path, kind: type[Row], limit: int | None = None) -> Iterator[tuple[int, Row]]:
-    """Line number and row, of the first `limit` lines that are not blank."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
-    decoder = msgspec.json.Decoder(kind)
-    taken = 0
-    for number, line in enumerate(raw.removeprefix(BOM).split(b"\n"), 1):
-        if taken == limit:
-            return
-        if line.strip():
-            taken += 1
-            try:
-                yield number, decoder.decode(line)
-            except msgspec.DecodeError as error:
-                raise BadInput(_fault(path, number, raw, error)) from error
-
-
-def _fault(path: Path, number: int, raw: bytes, error: msgspec.DecodeError) -> str:
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError as unicode_error:
-        start = unicode_error.start
-        if raw.count(b"\n", 0, start) + 1 == number:
-            return f"{path}:{number}: not UTF-8: byte {start} of the file is 0x{raw[start]:02x}"
-    what = "" if isinstance(error, msgspec.ValidationError) else "no valid JSON: "
-    return f"{path}:{number}: {what}{' '.join(str(error).split())}"
 
 
 def write_test_set(root: Path, test_set: TestSet) -> list[Path]:

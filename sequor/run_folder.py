@@ -59,7 +59,7 @@ class RunFolder:
         return read_json(self.path / "run.json", RunFile, "is this the folder of a run?")
 
     def write(self, run: RunFile) -> None:
-        write_atomically(self.path / "run.json", msgspec.json.format(msgspec.json.encode(run), indent=2))
+        write_json(self.path / "run.json", run)
 
     def start(self, run: RunFile, test_sets: Iterable[TestSet]) -> RunFile:
         """Make the folder, or take it up again. Raises BadInput when it holds a run of another configuration, or
@@ -90,24 +90,38 @@ class RunFolder:
 
     def claim(self) -> None:
         """Raises BadInput while another driver works in this folder."""
-        path = self.path / "status.json"
-        if not path.exists():
-            return
-        before = read_json(path, dict)
-        if before.get("state") != "running":
-            return
-        here = before.get("host") == socket.gethostname()
-        if here and not _alive(int(before.get("pid", 0)), before.get("born")):
-            return
-        if not here:
-            time.sleep(WATCH_S)
-            if read_json(path, dict).get("beat") == before.get("beat"):
-                return
-        raise BadInput(f"{self.path}: process {before.get('pid')} on {before.get('host')} works in this folder")
+        claim_folder(self.path)
 
     def write_status(self, status: dict[str, Any]) -> None:
-        me = {"host": socket.gethostname(), "pid": os.getpid(), "born": process_start(os.getpid())}
-        write_atomically(self.path / "status.json", msgspec.json.format(msgspec.json.encode(status | me), indent=2))
+        write_status(self.path, status)
+
+
+def claim_folder(folder: Path) -> None:
+    """Raises BadInput while another driver works in this folder (rule 2)."""
+    path = folder / "status.json"
+    if not path.exists():
+        return
+    before = read_json(path, dict)
+    if before.get("state") != "running":
+        return
+    here = before.get("host") == socket.gethostname()
+    if here and not _alive(int(before.get("pid", 0)), before.get("born")):
+        return
+    if not here:
+        time.sleep(WATCH_S)
+        if read_json(path, dict).get("beat") == before.get("beat"):
+            return
+    raise BadInput(f"{folder}: process {before.get('pid')} on {before.get('host')} works in this folder")
+
+
+def write_status(folder: Path, status: dict[str, Any]) -> None:
+    """With who writes it. `status` needs `state`, and `beat`, a counter, while the state is `running`."""
+    me = {"host": socket.gethostname(), "pid": os.getpid(), "born": process_start(os.getpid())}
+    write_json(folder / "status.json", status | me)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 def _begun(path: Path) -> bool:

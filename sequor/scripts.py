@@ -44,3 +44,18 @@ def deadly(request: Request) -> Outcome:
     if request.index == 1 and request.key.endswith("2"):
         raise SystemExit("poisoned")
     return candidate(request)
+
+
+def synthesizer(request: Request) -> Outcome:
+    """An agenda, or questions about an activity, decorated as models do it. One reply in 50 is no list."""
+    draw = request.seed
+    agenda = "activities in the order of the day" in request.user
+    if draw % 50 == 0:
+        return Response("I am afraid that I cannot do that.", usage=_usage(request, 9))
+    words = [[WORDS[(draw * (n + 3) >> shift) % len(WORDS)] for shift in range(9)] for n in range(14)]
+    lines = [
+        f"{n + 1}. **{n + 6}:00 - {' '.join(w)}**" if agenda else f"{n + 1}) {' '.join(w)}?"
+        for n, w in enumerate(words)
+    ]
+    text = "Sure! Here is the list:\n\n" + "\n".join(lines) + "\n\nLet me know if you need more."
+    return Response(text, usage=_usage(request, 150))

@@ -1,0 +1,35 @@
+"""What every verb that plays has in common: signals, an observer, and engines that are closed whatever happens."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+
+from cluster.driver import Driver
+
+COMPLETE, INCOMPLETE, STOPPED = 0, 3, 75
+
+
+async def conduct(driver: Driver, watching: Coroutine) -> bool:
+    """Play to the end (True), or to SIGTERM or SIGINT (False). `watching` runs beside it until then.
+
+    Raises what Driver.play raises.
+    """
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, driver.stop)
+    watcher = asyncio.create_task(watching)
+    try:
+        return await driver.play()
+    finally:
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+        for pool in driver.pools:
+            await pool.host.close()
+
+
+def log_to(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
