@@ -185,7 +185,8 @@ def write(
     tuples: Sequence[ConstraintTuple],
     templates: Templates | None = None,
 ) -> Path:
-    """The sets in the release's layout, with the pool beside them, and `manifest.json`, whose path is returned."""
+    """The sets in the release's layout with the pool beside them, all dialogues in one file as a run's folder has them,
+    and `manifest.json`, whose path is returned."""
     manifest = root / "manifest.json"
     manifest.unlink(missing_ok=True)
     for test_set in test_sets:
@@ -193,6 +194,8 @@ def write(
     released.write_constraints(root, constraints)
     for size in sorted({len(t.constraints) for t in tuples}):
         released.write_tuples(root, [t for t in tuples if len(t.constraints) == size])
+    lines = msgspec.json.Encoder().encode_lines([d for test_set in test_sets for d in test_set.dialogues])
+    (root / "dialogues.jsonl").write_bytes(lines)
     inputs = {"tasks": tasks, "constraints": constraints, "tuples": tuples}
     facts = {
         "version": _version(),
