@@ -62,7 +62,9 @@ class Counts:
         self.prompt_tokens += usage.prompt_tokens
         self.cached_tokens += usage.cached_tokens
         self.output_tokens += usage.output_tokens
-        self.ideal_prefill_tokens += max(0, usage.prompt_tokens - context)
+        # Once the window slides, a prompt's beginning is another one each turn: no cache could hold any of it.
+        held = 0 if outcome.dropped_turns else context
+        self.ideal_prefill_tokens += max(0, usage.prompt_tokens - held)
 
 
 class ConversationScheduler:

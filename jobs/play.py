@@ -24,7 +24,8 @@ def play(config: RunConfig, out: Path, roles: tuple[str, ...]) -> int:
     code = run.run()
     scores, tally = score(out)
     show(scores, tally, screen)
-    screen.print(run.summary())
+    if summary := run.summary():
+        screen.print(summary)
     if code == STOPPED:
         screen.print("stopped; everything finished is saved. The same command continues.")
     if code == INCOMPLETE:

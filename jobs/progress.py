@@ -71,15 +71,13 @@ class Watch:
 
     def line(self) -> str:
         s = self.status("running")
-        pools = ", ".join(
-            f"{name} {p['replicas']} up {p['live']} live {p['output_tokens_per_s']:.0f} tok/s" for name, p in s["pools"].items()
-        )
+        pools = "; ".join(f"{name}: {_note(p)}" for name, p in s["pools"].items())
         done = f"turns {s['turns']}/{s['turns_total']}, judgements {s['judgements']}/{s['judgements_total']}"
         return f"{time.strftime('%H:%M:%S')} {done}, failures {s['failures']}; {pools}"
 
     def _bars(self) -> Progress:
-        columns = [TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}")]
-        bars = Progress(*columns, console=self._console)
+        name, note = TextColumn("{task.description:10}"), TextColumn("{task.fields[note]}")
+        bars = Progress(name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note, console=self._console)
         bars.add_task("turns", note="engines are starting")
         bars.add_task("judgements", note="")
         bars.start()
@@ -87,12 +85,15 @@ class Watch:
 
     def _refresh(self, bars: Progress) -> None:
         s = self.status("running")
-        notes = [
-            f"{name}: {p['replicas']} up, {p['live']} live, {p['output_tokens_per_s']:.0f} tok/s" if p["replicas"] else f"{name}: engine is starting"
-            for name, p in s["pools"].items()
-        ]
-        for task, what, note in zip(bars.task_ids, ("turns", "judgements"), [*notes, ""]):
+        notes = [f"{name}: {_note(p)}" for name, p in s["pools"].items()] + [""]
+        for task, what, note in zip(bars.task_ids, ("turns", "judgements"), notes, strict=False):
             bars.update(task, completed=s[what], total=s[f"{what}_total"], note=note)
+
+
+def _note(pool: dict[str, Any]) -> str:
+    if not pool["replicas"]:
+        return "no engine yet" if not pool["turns"] else "no engine now"
+    return f"{pool['replicas']} up, {pool['live']} live, {pool['output_tokens_per_s']:.0f} tok/s"
 
 
 def _pool(pool: Pool, elapsed: float) -> dict[str, Any]:

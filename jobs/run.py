@@ -26,7 +26,8 @@ from jobs.preflight import preflight
 from jobs.progress import Watch
 from sequor.evaluation import Evaluation
 from sequor.records import FailureRecord, JudgementRecord, TurnRecord
-from sequor.run_folder import RunFile, RunFolder
+from sequor.run_folder import RunFile, RunFolder, refuse_difference
+from sequor.types import TestSet
 
 JUDGE_ROOM = 2048
 """Questions that are with the judges at one time: enough that they never wait, few enough to hold in memory."""
@@ -38,29 +39,34 @@ class Play:
     def __init__(self, config: RunConfig, out: Path, roles: tuple[str, ...], console: Console):
         self.config, self.roles, self.console = config, roles, console
         self.folder = RunFolder(out)
+        self.watch: Watch | None = None
 
     def run(self) -> int:
         """Returns an exit code. Raises BadInput before anything is written, ClusterError and OSError later on."""
-        begun = time.time()
         if self.folder.exists:
             self.folder.claim()
         only_judged = self.roles == ("judge",)
         test_sets = self.folder.test_sets() if only_judged else load_test_sets(self.config)
         models = building.models(self.config, *self.roles)
+        parts = fingerprint(self.config, test_sets, models)
+        if self.folder.exists:
+            refuse_difference(self.folder.path, self.folder.read().fingerprint, parts)
+        self.evaluation = self._evaluation(test_sets)
+        if self.evaluation.complete:
+            self.console.print(f"{self.folder.path}: nothing is left to play")
+            return COMPLETE
         preflight(self.config, models, test_sets)
         replicas.connect(self.config.ray_address)
         try:
             self.pools = building.build(self.config, models)
-            print_ = fingerprint(self.config, test_sets, models)
-            self.run_file = self.folder.start(RunFile(_plain(self.config), print_, versions()), test_sets)
+            self.run_file = self.folder.start(RunFile(msgspec.to_builtins(self.config), parts, versions()), test_sets)
             log_to(self.folder.path / "logs" / "driver.log")
-            self.evaluation = self._evaluation(test_sets)
-            self.console.print(f"playing into {self.folder.path} (ready after {time.time() - begun:.1f} s)")
+            self.console.print(f"playing into {self.folder.path}; the engines are starting", soft_wrap=True)
             return asyncio.run(self._play())
         finally:
             replicas.disconnect()
 
-    def _evaluation(self, test_sets) -> Evaluation:
+    def _evaluation(self, test_sets: list[TestSet]) -> Evaluation:
         judge = self.config.judge
         asked = "judge" in self.roles
         return Evaluation(
@@ -94,15 +100,17 @@ class Play:
         return code
 
     def summary(self) -> str:
-        """One line a pool: speed, cache hits, and how much more was prefilled than had to be."""
+        """One line a pool: speed, cache hits, and how much more was prefilled than had to be. Empty without play."""
+        if self.watch is None:
+            return ""
         s = self.watch.status("")
         lines = [f"played in {s['elapsed_s']:.1f} s; first turn after {self.watch.first_turn_s or 0:.1f} s"]
         for name, p in s["pools"].items():
             hit = "-" if p["hit_rate"] is None else f"{100 * p['hit_rate']:.1f}%"
-            lines.append(
-                f"  {name}: {p['turns']:,} turns, {p['output_tokens_per_s']:,.1f} output tokens/s, cache hit {hit}, "
-                f"prefill/ideal {p['prefill_over_ideal'] or '-'}, pauses {p['pauses']}, moved {p['moved']}, retries {p['retries']}"
-            )
+            speed = f"{p['turns']:,} turns, {p['output_tokens_per_s']:,.1f} output tokens/s"
+            cache = f"cache hit {hit}, prefill/ideal {p['prefill_over_ideal'] or '-'}"
+            events = f"pauses {p['pauses']}, moved {p['moved']}, retries {p['retries']}"
+            lines.append(f"  {name}: {speed}, {cache}, {events}")
         return "\n".join(lines)
 
     def _verdict(self, played: bool) -> tuple[str, int]:
@@ -151,10 +159,6 @@ class Play:
         logging.getLogger(__name__).info(note)
         if not self.console.is_terminal:
             self.console.print(note, soft_wrap=True)
-
-
-def _plain(config: RunConfig) -> dict:
-    return msgspec.to_builtins(config)
 
 
 def versions() -> dict[str, str]:
