@@ -3,6 +3,7 @@
 #   make demo     a small run on the embedded model, from start to results
 #   make test     the tests
 #   make tiny     configs/tiny.yaml, into runs/tiny (which it empties first)
+#   make bench-overhead   what deciding and driving cost per turn
 #   make clean    removes the environment and what tools left behind; leaves runs/
 #
 # Each sets up .venv first, once, and again after a change of pyproject.toml or of this file.
@@ -26,7 +27,7 @@ export PIP_QUIET := 2
 export PIP_NO_INPUT := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test tiny clean
+.PHONY: demo test tiny bench-overhead clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/sequor demo
@@ -37,6 +38,9 @@ test: $(VENV)/.ready
 tiny: $(VENV)/.ready
 	@rm -rf runs/tiny
 	@$(BIN)/sequor run configs/tiny.yaml --out runs/tiny
+
+bench-overhead: $(VENV)/.ready
+	@$(BIN)/python benchmarks/overhead.py
 
 $(VENV)/.ready: pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null || \

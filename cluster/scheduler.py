@@ -25,10 +25,20 @@ from hashlib import blake2b
 
 from cluster.admission import Book, Play
 from cluster.conversation import Conversation, Exchange, Failure, Outcome, Request, Response, Turn
-from cluster.events import Action, ConversationsAdded, Event, ReplicaLost, ReplicaReady, SaveTurn, SendTurn, TurnFinished
+from cluster.events import (
+    Action,
+    ConversationsAdded,
+    Event,
+    ReplicaLost,
+    ReplicaReady,
+    SaveTurn,
+    SendTurn,
+    TurnFinished,
+)
 from cluster.settings import SchedulerSettings
 
 DEATHS_FATAL = 3
+DEFAULTS = SchedulerSettings()
 
 
 def sampling_seed(seed: int, key: str, index: int) -> int:
@@ -70,7 +80,7 @@ class Counts:
 class ConversationScheduler:
     """The state machine of one pool. It keeps what waits or is live; what is finished is forgotten."""
 
-    def __init__(self, settings: SchedulerSettings = SchedulerSettings(), seed: int = 0, expected_output: int = 512):
+    def __init__(self, settings: SchedulerSettings = DEFAULTS, seed: int = 0, expected_output: int = 512):
         self.settings = settings
         self.seed = seed
         self.counts = Counts()

@@ -8,7 +8,7 @@ Positive = Annotated[int, Meta(ge=1)]
 
 
 class Sampling(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Sampling of one pool. A field left out takes the value of the model's own generation config, as `vllm serve` does."""
+    """Sampling of one pool. What is left out is the model's own generation config's, as in `vllm serve`."""
 
     max_tokens: Positive = 4096
     """Answer budget in tokens: the window keeps this much of the context free."""
