@@ -93,12 +93,16 @@ class ConversationScheduler:
         self._tickets: dict[int, tuple[Play, Book]] = {}
         self._next_ticket = 0
         self._next_start = 0
-        self.unfinished = 0
+        self._unfinished: set[str] = set()
+
+    @property
+    def unfinished(self) -> int:
+        """Conversations that wait, are live or paused."""
+        return len(self._unfinished)
 
     @property
     def finished(self) -> bool:
-        """Nothing waits, nothing is live."""
-        return self.unfinished == 0
+        return not self._unfinished
 
     @property
     def live(self) -> int:
@@ -110,7 +114,7 @@ class ConversationScheduler:
 
     def handle(self, *events: Event) -> list[Action]:
         """Take what has happened, return what is to be done, in order. Raises ValueError on a replica's name that is
-        announced twice."""
+        announced twice, and on a conversation's key that is being played already."""
         actions: list[Action] = []
         for event in events:
             match event:
@@ -135,7 +139,9 @@ class ConversationScheduler:
             play = Play(conversation, list(conversation.finished))
             if play.over:
                 continue
-            self.unfinished += 1
+            if play.key in self._unfinished:
+                raise ValueError(f"conversation {play.key} is being played already")
+            self._unfinished.add(play.key)
             if conversation.group in groups:
                 groups[conversation.group].append(play)
                 continue
@@ -165,7 +171,7 @@ class ConversationScheduler:
             if play.deaths >= DEATHS_FATAL:
                 reason = f"in flight at the death of {play.deaths} engines; the last one: {event.reason}"
                 self._save(play, Failure("engine_error", reason), event.replica, actions)
-                self.unfinished -= 1
+                self._unfinished.discard(play.key)
             elif play.suspected:
                 self._suspects.appendleft(play)
             else:
@@ -192,7 +198,7 @@ class ConversationScheduler:
             answer = outcome.text if isinstance(outcome, Response) else None
             play.exchanges.append(Exchange(play.user, answer))
         if broken or play.over:
-            self.unfinished -= 1
+            self._unfinished.discard(play.key)
             return
         play.context = outcome.usage.prompt_tokens + outcome.usage.output_tokens
         play.need = play.estimate(self._expected_output)

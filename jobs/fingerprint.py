@@ -3,11 +3,15 @@
 Left out is what only changes how fast the result comes: replicas, GPUs, memory shares, batch sizes, pacing.
 """
 
+from hashlib import sha256
+from pathlib import Path
+
 import msgspec
 
 from cluster.settings import EngineSettings
 from cluster.weights import ModelFiles
 from jobs.config import RunConfig
+from sequor.errors import BadInput
 from sequor.prompts.render import digest
 from sequor.run_folder import content_digest
 from sequor.types import TestSet
@@ -48,11 +52,22 @@ def fingerprint(config: RunConfig, test_sets: list[TestSet], models: dict[str, M
 
 def engine_fingerprint(role: str, settings: EngineSettings, files: ModelFiles) -> dict[str, str]:
     parts = {f"{role}.model": settings.model, f"{role}.files": files.digest}
-    for key in ("engine", "max_model_len", "reasoning_parser", "chat_template"):
+    for key in ("engine", "max_model_len", "reasoning_parser"):
         parts[f"{role}.{key}"] = str(getattr(settings, key))
+    parts[f"{role}.chat_template"] = _template(role, settings)
     for key, value in msgspec.to_builtins(settings.sampling).items():
         parts[f"{role}.sampling.{key}"] = str(value)
     for key, value in sorted(settings.engine_args.items()):
         if key not in NEUTRAL_ENGINE_ARGS:
             parts[f"{role}.engine_args.{key}"] = str(value)
     return parts
+
+
+def _template(role: str, settings: EngineSettings) -> str:
+    """By its content: a file can change under its name. Raises BadInput."""
+    if settings.chat_template is None:
+        return "the model's own"
+    try:
+        return sha256(Path(settings.chat_template).expanduser().read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise BadInput(f"{role}.chat_template: {settings.chat_template}: {error.strerror}") from None

@@ -51,5 +51,7 @@ def pool(
 ) -> Pool:
     """Raises BadInput when the cluster has too few GPUs for it."""
     check_gpus({name: settings})
+    if files.path == settings.model and files.digest.startswith("commit "):
+        settings = replace(settings, revision=files.digest.removeprefix("commit "))  # what the fingerprint names
     scheduler = ConversationScheduler(scheduling, seed, min(512, settings.sampling.max_tokens))
     return Pool(name, scheduler, RayReplicas(name, settings, files.path), settings.turn_timeout_s)

@@ -68,7 +68,12 @@ def load_test_set(root: Path, name: str, turns: int | None = 50, dialogues: int 
     if dialogues is not None and len(paths) < dialogues:
         raise BadInput(f"{folder_of(root, name)}: {len(paths)} dialogues, {dialogues} asked for")
     seen: dict[Constraint, Constraint] = {}
-    return TestSet(name, tuple(load_dialogue(path, name, turns, seen) for path in paths[:dialogues]))
+    found = tuple(load_dialogue(path, name, turns, seen) for path in paths[:dialogues])
+    for path, dialogue in zip(paths, found, strict=False):
+        for number, turn in enumerate(dialogue.turns, 1):
+            if len({constraint.id for constraint in turn.in_force}) < len(turn.in_force):
+                raise BadInput(f"{path}:{number}: a constraint is in force twice")
+    return TestSet(name, found)
 
 
 def dialogue_files(root: Path, name: str) -> list[Path]:

@@ -74,6 +74,10 @@ def test_a_missing_model_folder_is_named_with_its_key(data, tmp_path):
         ('{"prompt": "hello", "constraints_data": [{"id": "c1"}]}', "one.jsonl:2: "),
         ('{"prompt": "hello", "constraints_data": [{"id": "c1", "text": ""}]}', "one.jsonl:2: "),
         ('{"prompt": "hello", "constraints_data": []}', "one.jsonl:2: "),
+        (
+            '{"prompt": "hello", "constraints_data": [{"id": "c", "text": "a"}, {"id": "c", "text": "a"}]}',
+            "one.jsonl:2: a constraint is in force twice",
+        ),
     ],
 )
 def test_a_broken_test_set_is_named_with_file_and_line(data, tmp_path, broken, says):

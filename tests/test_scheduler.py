@@ -193,6 +193,11 @@ def test_a_replica_name_is_never_used_twice():
         scheduler.handle(ready())
 
 
+def test_two_conversations_of_one_key_are_an_error_and_not_a_lost_one():
+    with pytest.raises(ValueError, match="a is being played already"):
+        started(conversation("a"), conversation("a"))
+
+
 def test_a_sampling_seed_depends_on_what_is_asked_and_not_on_when():
     seeds = {sampling_seed(seed, key, index) for seed in range(3) for key in "abc" for index in range(3)}
     assert len(seeds) == 27
