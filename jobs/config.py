@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cluster.settings import EngineSettings, Positive, Sampling, SchedulerSettings
 from jobs.known import with_known
 from sequor.errors import BadInput
+from sequor.regimes import is_name
 from sequor.synthesis import Synthesis
 from sequor.types import TEST_SETS
 
@@ -113,9 +114,10 @@ def readable(error: msgspec.ValidationError) -> str:
 
 
 def _resolve(config: RunConfig, name: str) -> RunConfig:
-    unknown = [test_set for test_set in config.sets if test_set not in TEST_SETS]
+    unknown = [test_set for test_set in config.sets if not is_name(test_set)]
     if unknown:
-        raise BadInput(f"{name}: sets: {unknown[0]!r} is none of {', '.join(TEST_SETS)}")
+        known = f"{', '.join(TEST_SETS)} (any step: replace_7, add_20)"
+        raise BadInput(f"{name}: sets: {unknown[0]!r} is none of {known}")
     if config.judge is None:
         return config
     # judged greedily, whatever the model's own generation config says (paper: the judge's verdict is to be repeatable)
