@@ -3,6 +3,7 @@
 #   make demo     a small run on the embedded model, from start to results
 #   make test     the tests
 #   make tiny     configs/tiny.yaml, into runs/tiny (which it empties first)
+#   make bench-sim        1,400 dialogues on a simulated engine: token admission against lockstep and a semaphore
 #   make bench-overhead   what deciding and driving cost per turn
 #   make clean    removes the environment and what tools left behind; leaves runs/
 #
@@ -27,7 +28,7 @@ export PIP_QUIET := 2
 export PIP_NO_INPUT := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test tiny bench-overhead clean
+.PHONY: demo test tiny bench-sim bench-overhead clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/sequor demo
@@ -38,6 +39,9 @@ test: $(VENV)/.ready
 tiny: $(VENV)/.ready
 	@rm -rf runs/tiny
 	@$(BIN)/sequor run configs/tiny.yaml --out runs/tiny
+
+bench-sim: $(VENV)/.ready
+	@$(BIN)/python benchmarks/simulation.py --kv 1
 
 bench-overhead: $(VENV)/.ready
 	@$(BIN)/python benchmarks/overhead.py
