@@ -19,7 +19,6 @@ from cluster.scheduler import ConversationScheduler
 from cluster.settings import SchedulerSettings
 from cluster.simulation import Ask, SimulatedEngine
 
-
 LONGEST_ANSWER = 2400
 """Mean tokens of an answer in the longest dialogues: fifty of them about fill a context of 131,072 tokens."""
 

@@ -11,10 +11,11 @@ from sequor.tables import percent
 
 
 def show(scores: list[SetScore], tally: Tally, console: Console) -> None:
+    how = " (choice mode)" if tally.chosen else ""
     judges = sorted({s.judge for s in scores})
     for judge in judges:
         table = Table(
-            title=f"per-turn accuracy in %, judged by {judge}", title_justify="left", box=None, pad_edge=False
+            title=f"per-turn accuracy in %, judged by {judge}{how}", title_justify="left", box=None, pad_edge=False
         )
         table.add_column("test set")
         for column in ("dialogues", "turns", "mean", "turn 1", "last", "drop", "coverage", "lower", "upper"):

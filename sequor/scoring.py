@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sequor import metrics
 from sequor.errors import BadInput
@@ -22,6 +23,8 @@ class Tally(Struct, frozen=True):
     lost: int
     repeated: int
     outcomes: dict[str, Counter[str]]
+    chosen: bool = False
+    """The judge was made to choose a verdict (`judge.sampling.choices`): it could not leave one out, nor reason."""
 
     def __str__(self) -> str:
         return (
@@ -72,7 +75,8 @@ class _Judgements:
 def score(out: Path) -> tuple[list[SetScore], Tally]:
     """Writes scores/*.csv. Raises BadInput when the folder is no run, or holds nothing to score."""
     folder = RunFolder(out)
-    judged = "judge.model" in folder.read().fingerprint
+    fingerprint = folder.read().fingerprint
+    judged, chosen = "judge.model" in fingerprint, "judge.sampling.choices" in fingerprint
     order = metrics.in_table_order(t.name for t in folder.test_sets())
     test_sets = sorted(folder.test_sets(), key=lambda t: order.index(t.name))
     outcomes: dict[str, Counter[str]] = {name: Counter() for name in order}
@@ -85,7 +89,7 @@ def score(out: Path) -> tuple[list[SetScore], Tally]:
         for judge, by_turn in sorted(judgements.verdicts.items())
         for test_set in test_sets
     ]
-    tally = _tally(test_sets, turns, judgements, scores, outcomes, judged)
+    tally = replace(_tally(test_sets, turns, judgements, scores, outcomes, judged), chosen=chosen)
     _write(out, scores, tally)
     return scores, tally
 
