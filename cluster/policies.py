@@ -17,7 +17,7 @@ from cluster.conversation import Conversation, Response, Usage
 from cluster.events import Action, ConversationsAdded, ReplicaReady, SendTurn, TurnFinished
 from cluster.scheduler import ConversationScheduler
 from cluster.settings import SchedulerSettings
-from cluster.simulation import Ask, SimulatedEngine
+from cluster.simulation import Ask, Cost, SimulatedEngine
 
 LONGEST_ANSWER = 2400
 """Mean tokens of an answer in the longest dialogues: fifty of them about fill a context of 131,072 tokens."""
@@ -59,7 +59,26 @@ def ideal_prefill(played: Sequence[Dialogue]) -> int:
     return sum(sum(dialogue.users) + len(dialogue.answers) - 1 for dialogue in played)
 
 
+def ceiling(played: Sequence[Dialogue], cost: Cost) -> float:
+    """How many times longer a run becomes that loses every history, against one that loses none.
+
+    The seconds of both, without `Cost.step`: reading the KV for every decoded token is the same work for every policy,
+    and only prefill can be saved. A ratio to a policy without cache hits is about this at most, steps being equal.
+    """
+    decode = kept = lost = 0.0
+    for dialogue in played:
+        for turn, (user, answer) in enumerate(zip(dialogue.users, dialogue.answers, strict=True)):
+            prompt, steps = dialogue.ask(turn).prompt, answer - 1
+            read = steps * prompt + steps * (steps - 1) // 2
+            decode += steps * cost.decode_sequence + read * cost.decode_context
+            kept += user * (cost.prefill_token + cost.prefill_context * (prompt - user / 2))
+            lost += prompt * (cost.prefill_token + cost.prefill_context * prompt / 2)
+    return (decode + lost) / (decode + kept)
+
+
 class Lockstep:
+    pauses = 0
+
     def __init__(self, played: Sequence[Dialogue], engines: int = 1):
         self._played, self._engines = played, engines
         self._turn = self._open = 0
@@ -81,6 +100,8 @@ class Lockstep:
 
 
 class Semaphore:
+    pauses = 0
+
     def __init__(self, played: Sequence[Dialogue], limit: int = 100, engines: int = 1):
         self._played = {d.key: d for d in played}
         self._engine = {d.key: n % engines for n, d in enumerate(played)}
@@ -115,6 +136,10 @@ class Scheduled:
         self._played = {d.key: d for d in played}
         self._engines = engines
         self._tickets: dict[str, int] = {}
+
+    @property
+    def pauses(self) -> int:
+        return self.scheduler.counts.pauses
 
     def begin(self) -> list[tuple[int, Ask]]:
         texts = {n: "x" * (n * CHARACTERS_PER_TOKEN) for d in self._played.values() for n in d.users}

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cluster.blockcache import PrefixCache
 
 
 class Cost(Struct, frozen=True):
-    """Seconds. The defaults are Qwen3-4B in bfloat16 on one H100 (SXM: 990 TFLOP/s dense, 3.35 TB/s) at 45% of its
-    arithmetic and 80% of its bandwidth: 4.0e9 parameters, 36 layers, 32 query and 8 KV heads of 128."""
+    """Seconds. The defaults are Qwen3-4B in bfloat16 on one H100 (SXM: 990 TFLOP/s dense, 3.35 TB/s), assumed to reach
+    45% of its arithmetic and 80% of its bandwidth: 4.0e9 parameters, 36 layers, 32 query and 8 KV heads of 128.
+    Nothing here was measured on such a GPU."""
 
     step: float = 0.005
     """Reading the weights (8 GB, 3 ms) and launching."""
@@ -31,6 +33,10 @@ class Cost(Struct, frozen=True):
     """Sampling and bookkeeping."""
     decode_context: float = 36 * 2 * 8 * 128 * 2 / (0.8 * 3.35e12)
     """Reading one token's KV (147,456 bytes)."""
+
+    def with_fp8_cache(self) -> "Cost":
+        """KV of a byte a number instead of two. Its arithmetic stays bfloat16's."""
+        return replace(self, decode_context=self.decode_context / 2)
 
 
 class Ask(Struct, frozen=True, gc=False):
@@ -158,6 +164,9 @@ class SimulatedEngine:
 class Policy(Protocol):
     """A way to play: what is sent first, and what follows from turns that have ended. (engine, turn) each."""
 
+    @property
+    def pauses(self) -> int: ...
+
     def begin(self) -> list[tuple[int, Ask]]: ...
 
     def ended(self, engine: int, asks: list[Ask]) -> list[tuple[int, Ask]]: ...
@@ -169,6 +178,7 @@ class Result(Struct, frozen=True):
     prefilled_tokens: int
     prompt_tokens: int
     output_tokens: int
+    pauses: int
 
     @property
     def hit_rate(self) -> float:
@@ -192,4 +202,5 @@ def simulate(policy: Policy, engines: list[SimulatedEngine]) -> Result:
         prefilled_tokens=sum(t.prefilled_tokens for t in totals),
         prompt_tokens=sum(t.prompt_tokens for t in totals),
         output_tokens=sum(t.output_tokens for t in totals),
+        pauses=policy.pauses,
     )

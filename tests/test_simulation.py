@@ -3,29 +3,48 @@
 import pytest
 
 from cluster.blockcache import BLOCK, PrefixCache
-from cluster.policies import Dialogue, Lockstep, Scheduled, Semaphore, dialogues, ideal_prefill
+from cluster.policies import Dialogue, Lockstep, Scheduled, Semaphore, ceiling, dialogues, ideal_prefill
 from cluster.settings import SchedulerSettings
 from cluster.simulation import Ask, Cost, SimulatedEngine, simulate
 
 
-def test_a_finished_conversation_stays_cached_in_full_blocks_but_for_the_last_token():
+def test_a_finished_conversation_stays_cached_in_full_blocks():
     cache = PrefixCache(10 * BLOCK)
     assert cache.start("a", prompt=20, total=40) == 0
     cache.finish("a")
-    assert cache.start("a", prompt=48, total=60) == 2 * BLOCK  # 3 blocks held, 48 tokens asked: one must be computed
+    assert cache.start("a", prompt=48, total=60) == 2 * BLOCK  # 40 tokens: two full blocks, and 8 in a third
     cache.finish("a")
-    assert cache.start("a", prompt=100, total=110) == 4 * BLOCK
+    assert cache.start("a", prompt=100, total=110) == 3 * BLOCK  # 60 tokens: three, and 12 in a fourth
+
+
+def test_the_last_token_of_an_answer_was_never_computed_and_the_last_of_a_prompt_must_be():
+    cache = PrefixCache(10 * BLOCK)
+    cache.start("a", prompt=20, total=3 * BLOCK)
+    cache.finish("a")
+    assert cache.start("a", prompt=60, total=70) == 2 * BLOCK  # 48 tokens, 47 of them with KV
+    cache.finish("a")
+    assert cache.start("a", prompt=4 * BLOCK, total=80) == 3 * BLOCK  # 4 blocks held, the 64th token is computed
+
+
+def test_a_request_within_one_block_leaves_nothing_behind():
+    cache = PrefixCache(2 * BLOCK)
+    for _ in range(3):
+        assert cache.start("a", prompt=5, total=BLOCK) == 0
+        cache.finish("a")
 
 
 def test_the_least_recently_used_loses_its_tail_first():
     cache = PrefixCache(10 * BLOCK)
     for key in "ab":
-        assert cache.start(key, prompt=4 * BLOCK, total=4 * BLOCK) == 0
-        cache.finish(key)
-    assert cache.start("c", prompt=3 * BLOCK, total=3 * BLOCK) == 0  # 8 held, 3 needed, 1 too many: a's last
-    cache.finish("c")
-    assert cache.start("a", prompt=9 * BLOCK, total=4 * BLOCK) == 3 * BLOCK
-    assert cache.start("b", prompt=9 * BLOCK, total=4 * BLOCK) == 3 * BLOCK  # a's growth took one of b's, the oldest
+        assert cache.start(key, prompt=4 * BLOCK, total=4 * BLOCK + 1) == 0
+        cache.finish(key)  # 4 full blocks
+    assert cache.start("c", prompt=2 * BLOCK, total=3 * BLOCK) == 0  # 8 held, 3 needed, 1 too many: a's last
+    cache.finish("c")  # 2 full blocks; 9 held
+    assert cache.start("a", prompt=5 * BLOCK, total=6 * BLOCK) == 3 * BLOCK  # 6 needed beside 6 held: two of b's go
+    cache.finish("a")  # 5 full blocks; 9 held, b's two the oldest
+    assert cache.start("b", prompt=4 * BLOCK, total=5 * BLOCK) == 2 * BLOCK  # 5 needed beside 7 held: c's two go
+    cache.finish("b")
+    assert cache.start("c", prompt=2 * BLOCK, total=3 * BLOCK) == 0
 
 
 def test_pinned_blocks_are_not_evicted_and_who_does_not_fit_waits():
@@ -103,3 +122,21 @@ def test_two_replicas_share_the_work():
     assert result.turns == 60 * 20
     shares = [engine.totals.turns for engine in engines]
     assert min(shares) > 0.3 * sum(shares)
+
+
+def test_only_prefill_can_be_saved_and_it_bounds_every_ratio():
+    """Two turns of 10 + 5 tokens: 4 decoded tokens each after the first, prompts of 10 and 25, of which 20 are new."""
+    played = [Dialogue("a", (10, 10), (5, 5))]
+    cost = Cost(step=0.0, prefill_token=1.0, prefill_context=0.0, decode_sequence=1.0, decode_context=0.0)
+    assert ceiling(played, cost) == pytest.approx((8 + 10 + 25) / (8 + 10 + 10))
+
+
+def test_pauses_are_those_of_the_scheduler_and_nobody_elses(results):
+    assert results["continuous"].pauses > 0
+    assert results["lockstep"].pauses == results["semaphore"].pauses == 0
+
+
+def test_an_fp8_cache_halves_what_decoding_reads_and_nothing_else():
+    fp8 = Cost().with_fp8_cache()
+    assert fp8.decode_context == Cost().decode_context / 2
+    assert fp8.prefill_token == Cost().prefill_token and fp8.prefill_context == Cost().prefill_context
