@@ -1,7 +1,8 @@
 """A stage: questions of one turn to one model, and the questions that follow from its replies, into replies.jsonl.
 
 The replies are the only memory: what has one is not asked again, so the same command continues a stage. Failures of
-the machinery go to failures.jsonl and are asked again by the next run.
+the machinery go to failures.jsonl and are asked again by the next run. A folder that holds anything else than this
+stage, which the fingerprint names as `stage`, is refused.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from cluster import replicas
 from cluster.conversation import Conversation, Failure, Turn
 from cluster.driver import Driver, Pool
 from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED, conduct, log_to
+from sequor.errors import BadInput
 from sequor.records import FailureRecord, Journal, ReplyRecord, reply_record
 from sequor.run_folder import RunFile, claim_folder, read_json, refuse_difference, write_json, write_status
 
@@ -44,8 +46,11 @@ class Stage:
     def run(self, run_file: RunFile, roots: Iterable[Conversation], follow: Follow) -> int:
         """Returns an exit code. Raises BadInput before anything is written, ClusterError and OSError later on."""
         if (self.out / "run.json").exists():
-            refuse_difference(self.out, read_json(self.out / "run.json", RunFile).fingerprint, run_file.fingerprint)
+            old = read_json(self.out / "run.json", RunFile).fingerprint
+            refuse_difference(self.out, {"stage": "none"} | old, run_file.fingerprint)
             claim_folder(self.out)
+        elif self.out.exists() and not all(path.name.startswith(".run.json.") for path in self.out.iterdir()):
+            raise BadInput(f"{self.out}: not empty, and no run.json in it: not the folder of a stage")
         self.replies = {record.key: record for record in self._journal}
         waiting = list(self._unanswered(roots, follow))
         self.counts = Counts(len(self.replies) + len(waiting), len(self.replies))

@@ -11,27 +11,30 @@ from jobs.config import SynthesisConfig
 from jobs.fingerprint import engine_fingerprint
 from jobs.run import versions
 from jobs.stage import Stage
-from sequor import released
+from sequor import listing, released
 from sequor.errors import BadInput
 from sequor.personas import load_personas
 from sequor.records import ReplyRecord
 from sequor.run_folder import RunFile, write_atomically
-from sequor.synthesis import Synthesis, Yield, agenda_of, prompts_digest, questions_of, yield_of
+from sequor.synthesis import Synthesis, Yield, agenda_of, following, prompts_digest, yield_of
 
 
 def synthesize(config: SynthesisConfig, out: Path, console: Console) -> int:
     """Returns an exit code. Raises BadInput before anything is written."""
+    if config.synthesis.tasks > config.synthesis.most:
+        asked = f"{config.synthesis.activities} activities of {config.synthesis.questions} questions"
+        raise BadInput(f"synthesis.tasks: {config.synthesis.tasks} is more than {asked} can give")
     personas = load_personas(Path(config.personas).expanduser())[: config.count]
     if config.count is not None and len(personas) < config.count:
         raise BadInput(f"{config.personas}: {len(personas)} personas, {config.count} asked for")
     files = pools.find("model", config.model)
-    parts = {"seed": str(config.seed), "prompts": prompts_digest()} | engine_fingerprint("model", config.model, files)
+    parts = {"stage": "synthesize", "seed": str(config.seed), "prompts": prompts_digest(), "parser": listing.PARSER}
+    parts |= engine_fingerprint("model", config.model, files)
     parts |= {f"synthesis.{key}": str(value) for key, value in msgspec.to_builtins(config.synthesis).items()}
     by_id = {persona.id: persona for persona in personas}
 
     def follow(record: ReplyRecord) -> list:
-        persona, _, kind = record.key.partition("/")
-        return questions_of(by_id[persona], record, config.synthesis) if kind == "agenda" else []
+        return following(by_id[record.key.partition("/")[0]], record, stage.replies, config.synthesis)
 
     def make_pool():
         return pools.pool("model", config.model, files, config.scheduler, config.seed)

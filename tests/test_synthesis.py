@@ -67,6 +67,15 @@ def test_repeated_near_short_and_long_questions_are_dropped_with_their_reason():
     assert reasons[3].startswith("near an earlier question (0.83): How do I keep")
 
 
+def test_questions_of_a_script_without_spaces_have_words_too():
+    synthesis = Synthesis()
+    texts = "1. 今天怎样才能让蜂箱保持干燥？\n2. 今天怎样才能让蜂箱保持干净？\n3. 为何？"
+    found = yield_of(PERSONA, replies(texts, synthesis=synthesis), synthesis)
+    assert [task.prompt for task in found.tasks] == ["今天怎样才能让蜂箱保持干燥？"]
+    reasons = [d.reason for _, d in found.dropped]
+    assert reasons[0].startswith("near an earlier question") and reasons[1] == "2 words: too short"
+
+
 def test_more_tasks_than_wanted_are_dropped_from_the_end_of_the_day():
     synthesis = Synthesis(tasks=1)
     found = yield_of(
