@@ -16,7 +16,7 @@ def build(
     """All or nothing: the sets are made beside `out` and moved there. Raises BadInput."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out}: not empty; name another folder with --out")
-    sources = released.load_tasks(tasks), released.load_constraints(constraints), released.load_tuples(tuples)
+    sources = released.load_tasks(tasks), released.load_constraints(constraints), released.load_tuples(tuples, None)
     wording = introductions.load(templates) if templates is not None else None
     sets = testsets.build(*sources, recipe, wording)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,15 @@
-"""validate: the facts of a folder of test sets as a table, and its faults, a line each."""
+"""validate: the facts of a folder of test sets as a table, and its faults, a line each: `file:line: what`."""
 
+import re
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from sequor import released
 from sequor.errors import BadInput
+from sequor.regimes import is_name
+from sequor.replay import Finding
 from sequor.validation import Report, SetFacts, validate
 
 SHOWN = 40
@@ -21,15 +25,25 @@ def show(root: Path, turns: int, console: Console) -> None:
     console.print(_gaps(report))
     for what, findings in (("warning", report.warnings), ("fault", report.faults)):
         for finding in findings[:SHOWN]:
-            console.print(f"{what}: {finding.where}: {finding.what}", soft_wrap=True, markup=False)
+            console.print(f"{what}: {_line(root, finding)}", soft_wrap=True, markup=False)
         if findings[SHOWN:]:
             console.print(f"... and {len(findings) - SHOWN:,} more {what}s")
     pool = f"{report.constraints:,} constraints, {report.tuples:,} tuples"
     console.print(f"{pool}, {len(report.warnings)} warnings, {len(report.faults)} faults")
     if report.faults:
-        raise BadInput(
-            f"{root}: {len(report.faults)} faults; the first: {report.faults[0].where}: {report.faults[0].what}"
-        )
+        raise BadInput(f"{root}: {len(report.faults)} faults; the first: {_line(root, report.faults[0])}")
+
+
+def _line(root: Path, finding: Finding) -> str:
+    """A dialogue by its file, a turn by its line there."""
+    if finding.what.startswith(finding.where):  # what could not be read names its file and line itself
+        return finding.what
+    dialogue = re.fullmatch(r"(\w+)/(.+?)(?:: turn (\d+))?", finding.where)
+    if dialogue and is_name(dialogue[1]):
+        name, id, turn = dialogue.groups()
+        file = released.folder_of(root, name) / f"{id}.jsonl"
+        return f"{file}{f':{turn}' if turn else ''}: {finding.what}"
+    return f"{finding.where}: {finding.what}"
 
 
 def _sets(report: Report) -> Table:

@@ -119,13 +119,18 @@ def load_constraints(path: Path) -> tuple[Constraint, ...]:
     return _not_empty(tuple(found.values()), source, "constraint")
 
 
-def load_tuples(path: Path, size: int = 3) -> tuple[ConstraintTuple, ...]:
-    """The compatible tuples of a data folder, or of a file, with the texts that stand there."""
+def load_tuples(path: Path, size: int | None = 3) -> tuple[ConstraintTuple, ...]:
+    """The compatible tuples of a data folder, or of a file, with the texts that stand there. `size` None: of any."""
+    if path.is_dir() and size is None:
+        sizes = sorted(int(file.stem) for file in (path / "constraints").glob("*.jsonl") if file.stem.isdecimal())
+        return tuple(t for size in sizes or (3,) for t in load_tuples(path, size))
     source = path / "constraints" / f"{size}.jsonl" if path.is_dir() else path
     found: list[ConstraintTuple] = []
     for number, row in rows(source, _TupleRow):
-        if not len(row.constraints) == len(row.constraint_ids) == len(set(row.constraint_ids)) == size:
-            raise BadInput(f"{source}:{number}: expected {size} texts and {size} ids, each once")
+        here = len(row.constraint_ids) if size is None else size
+        if here < 2 or not len(row.constraints) == len(row.constraint_ids) == len(set(row.constraint_ids)) == here:
+            many = "as many texts as" if size is None else f"{size} texts and {size}"
+            raise BadInput(f"{source}:{number}: expected {many} ids, each once")
         pairs = zip(row.constraint_ids, row.constraints, strict=True)
         members = tuple(Constraint(id, text.strip()) for id, text in pairs)
         for member in members:

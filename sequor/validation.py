@@ -55,8 +55,10 @@ class Report(Struct, frozen=True, kw_only=True):
         return not self.faults
 
 
-def validate(root: Path, turns: int = 50, templates: Templates | None = None, limit: int = 3) -> Report:
-    """`templates`: of the folder's introductions, beside ours and those recovered from it. `limit`: most in force."""
+def validate(root: Path, turns: int = 50, templates: Templates | None = None, limit: int | None = None) -> Report:
+    """`templates`: of the folder's introductions, beside ours and those recovered from it. `limit`: most in force; left
+    out, what the folder's manifest says it was built with, or three."""
+    limit = limit or _built_limit(root)
     faults: list[Finding] = []
     names = released.test_sets_in(root)
     if not names:
@@ -158,6 +160,14 @@ def _sequences(sets: Mapping[str, list[Dialogue]]) -> Iterator[Finding]:
         first = first or (name, found)
         if found != first[1]:
             yield Finding(name, f"other task sequences than behind {first[0]}")
+
+
+def _built_limit(root: Path) -> int:
+    try:
+        limit = json.loads((root / "manifest.json").read_bytes())["recipe"]["limit"]
+    except (OSError, ValueError, KeyError, TypeError):  # `_manifest` tells what is wrong with one that is there
+        return 3
+    return limit if isinstance(limit, int) else 3
 
 
 def _manifest(root: Path, sets: Mapping[str, list[Dialogue]]) -> Iterator[Finding]:

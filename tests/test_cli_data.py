@@ -43,7 +43,25 @@ def test_validate_names_what_is_wrong(data):
     file.write_text("\n".join([*lines[:3], json.dumps(turn), *lines[4:]]) + "\n")
     done = sequor("validate", built)
     assert done.returncode == 2
-    assert file.stem in done.stdout and "fault:" in done.stdout
+    assert f"fault: {file}:4: the constraint" in done.stdout
+    file.write_text("\n".join(["not JSON", *lines[1:]]) + "\n")
+    assert f"fault: {file}:1: no valid JSON" in sequor("validate", built).stdout
+
+
+def test_tuples_of_any_size_are_built_and_valid(data):
+    path = data / "constraints" / "3.jsonl"
+    singles = [json.loads(line) for line in (data / "constraints" / "single.jsonl").read_text().splitlines()]
+    rows = [
+        {"id": f"t{n}", "constraint_ids": [c["id"] for c in four], "constraints": [c["constraint"] for c in four]}
+        for n, four in enumerate(singles[n : n + 4] for n in range(0, 40, 4))
+    ]
+    fours = data.parent / "fours.jsonl"
+    fours.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = sequor(*build(data, "--tuples", fours, "--limit", 4, "--sets", "tuples_4,add_5,everything"))
+    assert done.returncode == 0, done.stderr
+    assert sequor("validate", data.parent / "built").returncode == 0
+    path.write_text(json.dumps(rows[0] | {"constraint_ids": ["demo-00001"], "constraints": ["x"]}) + "\n")
+    assert "3.jsonl:1: expected 3 texts" in refused(*build(data, "--sets", "add_5", "--out", data.parent / "b2"))
 
 
 @pytest.mark.parametrize(
@@ -85,12 +103,36 @@ def test_a_file_that_is_not_utf8_names_the_byte(data):
     assert "persona_1.jsonl:1: not UTF-8: byte " in refused(*build(data))
 
 
+@pytest.mark.parametrize(
+    ("personas", "more", "says"),
+    [
+        (b'{"persona": "A baker."}\n{"persona": ""}\n', [], "personas.jsonl:2: a persona without text"),
+        (b'{"persona": "A b\xe4ker."}\n', [], "personas.jsonl:1: not UTF-8: byte 16 of the file is 0xe4"),
+        (b'{"persona": "A baker."}\n', ["count=9"], "1 personas, 9 asked for"),
+        (b'{"persona": "A baker."}\n', ["synthesis.tasks=999"], "999 is more than 10 activities of 14 questions"),
+        (b'{"persona": "A baker."}\n', ["synthesis.task=9"], "unknown key synthesis.task"),
+    ],
+)
+def test_personas_and_settings_that_cannot_be_used_are_refused_in_one_line(tmp_path, personas, more, says):
+    path = tmp_path / "personas.jsonl"
+    path.write_bytes(personas)
+    words = ["synthesize", "-p", path, "-m", "s", "model.engine=scripted", "--out", tmp_path / "out"]
+    assert says in refused(*words, *more)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.ray
 def test_synthesis_is_continued_and_says_who_has_too_few(tmp_path):
     personas = tmp_path / "personas.jsonl"
     personas.write_text("".join(json.dumps({"persona": f"A person number {n}."}) + "\n" for n in range(60)))
     words = ["synthesize", "-p", personas, "-m", "s", "model.engine=scripted"]
-    words += ["model.script=sequor.scripts:synthesizer", "synthesis.tasks=40", "--out", tmp_path / "out"]
+    words += [
+        "model.script=sequor.scripts:synthesizer",
+        "synthesis.tasks=40",
+        "synthesis.attempts=1",
+        "--out",
+        tmp_path / "out",
+    ]
     done = sequor(*words)
     lines = (tmp_path / "out" / "replies.jsonl").read_text().splitlines()
     refusals = sum("cannot do that" in line and "/agenda" in line for line in lines)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.config import load, one_pool
+from jobs.config import SynthesisConfig, load, one_pool
 from sequor.errors import BadInput
 
 
@@ -36,6 +36,21 @@ def test_a_mistake_names_file_and_key(tmp_path, text, says):
         load(write(tmp_path, text), [])
     message = str(error.value)
     assert "run.yaml: " in message and says in message and "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["synthesis.activites=3"], "unknown key synthesis.activites"),
+        (["synthesis.activities=0"], "synthesis.activities: Expected `int` >= 1"),
+        (["synthesis.near=7"], "synthesis.near: Expected `float` <= 1"),
+        (["model.modle=b"], "unknown key model.modle"),
+        (["turns=3"], "unknown key turns"),
+    ],
+)
+def test_a_mistake_in_a_synthesis_is_named_too(words, says):
+    with pytest.raises(BadInput, match=f"command line: {says}"):
+        load(None, ["model.model=a", "personas=p.jsonl", *words], SynthesisConfig)
 
 
 def test_a_config_that_is_not_there_is_named(tmp_path):

@@ -50,6 +50,15 @@ def test_what_we_build_has_no_fault(folder):
     assert all(facts.repeated == 0 and facts.mean_length == 50 for facts in report.sets)
 
 
+def test_what_was_built_with_more_in_force_is_held_against_its_own_limit(tmp_path):
+    fours = tuple(ConstraintTuple(f"t{i}", POOL[4 * i : 4 * i + 4]) for i in range(7))
+    recipe = Recipe(limit=4, test_sets=("tuples_4", "add_5", "everything"))
+    testsets.write(tmp_path, build(TASKS, POOL, fours, recipe), recipe, TASKS, POOL, fours)
+    report = validate(tmp_path)
+    assert found(report) == [] and max(report.sets[-1].in_force) == 4
+    assert any("4 constraints in force" in what for _, what in found(validate(tmp_path, limit=3)))
+
+
 def test_a_folder_of_test_sets_alone_is_judged_by_itself(folder):
     for path in (folder / "constraints").iterdir():
         path.unlink()
