@@ -40,6 +40,8 @@ class Usage(Struct, frozen=True, gc=False):
     output_tokens: int = 0
     queue_s: float = 0.0
     run_s: float = 0.0
+    preemptions: int = 0
+    """How often the engine took its cache away while it ran."""
 
 
 class Response(Struct, frozen=True, gc=False):

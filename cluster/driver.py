@@ -12,12 +12,14 @@ about the answer that was just saved.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from cluster.conversation import Conversation, EngineFacts, Failure, Outcome, Request, Turn
 from cluster.events import ConversationsAdded, Event, ReplicaLost, ReplicaReady, SaveTurn, SendTurn, TurnFinished
+from cluster.occupancy import Occupancy
 from cluster.scheduler import ConversationScheduler
 
 
@@ -75,6 +77,8 @@ class Pool:
     facts: dict[str, EngineFacts] = field(default_factory=dict)
     """Facts of every replica that ever came up, by its name."""
     alive: set[str] = field(default_factory=set)
+    occupancy: Occupancy = field(default_factory=Occupancy)
+    """On the monotonic clock."""
     hopeless: str | None = None
     """Why no replica will come again, once that is known."""
 
@@ -115,6 +119,9 @@ class Driver:
                     task.cancel()
         except BaseExceptionGroup as group:
             raise _first(group) from None
+        finally:
+            for pool in self.pools:
+                pool.occupancy.over(time.monotonic())
         return not self._stopping
 
     async def _loop(self, tasks: asyncio.TaskGroup, asks: set[asyncio.Task[None]]) -> None:
@@ -154,6 +161,7 @@ class Driver:
         return saves, sends
 
     async def _ask(self, pool: Pool, action: SendTurn) -> None:
+        pool.occupancy.sent(action.replica, time.monotonic())
         try:
             async with asyncio.timeout(pool.turn_timeout_s):
                 outcome = await pool.host.ask(action.replica, action.request)
@@ -162,6 +170,8 @@ class Driver:
         except ReplicaDied as death:
             self._lost(pool, action.replica, str(death))
             return
+        finally:
+            pool.occupancy.answered(action.replica, time.monotonic())
         self._post(pool, TurnFinished(action.ticket, outcome))
 
     async def _watch(self, pool: Pool) -> None:
@@ -174,6 +184,7 @@ class Driver:
     def _ready(self, pool: Pool, replica: str, facts: EngineFacts) -> None:
         pool.facts[replica] = facts
         pool.alive.add(replica)
+        pool.occupancy.born(replica, time.monotonic())
         if self._on_ready is not None:
             self._on_ready(pool, facts)
         self._post(pool, ReplicaReady(replica, facts.kv_cache_tokens, facts.max_running))
@@ -181,6 +192,7 @@ class Driver:
     def _lost(self, pool: Pool, replica: str, reason: str) -> None:
         if replica in pool.alive:
             pool.alive.remove(replica)
+            pool.occupancy.died(replica, time.monotonic())
             self._post(pool, ReplicaLost(replica, reason))
 
     def _check_hope(self) -> None:

@@ -41,8 +41,10 @@ def outcome_of(output: Any, prompt: Prompt, split: Split | None) -> tuple[Outcom
 def _usage(output: Any) -> Usage:
     """Times are the engine's monotonic clock."""
     queue_s = run_s = 0.0
+    preemptions = 0
     if (times := output.metrics) is not None:
         queue_s = max(0.0, times.scheduled_ts - times.queued_ts)
         run_s = max(0.0, times.last_token_ts - times.scheduled_ts)
+        preemptions = times.num_preemptions
     cached, made = output.num_cached_tokens or 0, len(output.outputs[0].token_ids)
-    return Usage(len(output.prompt_token_ids), cached, made, queue_s, run_s)
+    return Usage(len(output.prompt_token_ids), cached, made, queue_s, run_s, preemptions)

@@ -20,11 +20,11 @@
 """
 
 from collections import deque
-from dataclasses import dataclass
 from hashlib import blake2b
 
 from cluster.admission import Book, Play
 from cluster.conversation import Conversation, Exchange, Failure, Outcome, Request, Response, Turn
+from cluster.counts import Counts
 from cluster.events import (
     Action,
     ConversationsAdded,
@@ -45,36 +45,6 @@ def sampling_seed(seed: int, key: str, index: int) -> int:
     """31 bits from (run seed, conversation, turn), so that order and placement never change what is sampled."""
     digest = blake2b(f"{seed}\0{key}\0{index}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") >> 1
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a scheduler has seen so far. Tokens are sums over finished turns."""
-
-    turns: int = 0
-    failures: int = 0
-    pauses: int = 0
-    moved: int = 0
-    """Conversations taken from lost replicas."""
-    retries: int = 0
-    ignored: int = 0
-    """Answers to forgotten tickets."""
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    ideal_prefill_tokens: int = 0
-    """Prompt tokens that no cache could have held: what is new since the same conversation's last turn."""
-
-    def add(self, outcome: Outcome, context: int) -> None:
-        usage = outcome.usage
-        self.turns += 1
-        self.failures += isinstance(outcome, Failure)
-        self.prompt_tokens += usage.prompt_tokens
-        self.cached_tokens += usage.cached_tokens
-        self.output_tokens += usage.output_tokens
-        # Once the window slides, a prompt's beginning is another one each turn: no cache could hold any of it.
-        held = 0 if outcome.dropped_turns else context
-        self.ideal_prefill_tokens += max(0, usage.prompt_tokens - held)
 
 
 class ConversationScheduler:
@@ -205,7 +175,9 @@ class ConversationScheduler:
         book.enter(play)
 
     def _save(self, play: Play, outcome: Outcome, replica: str, actions: list[Action]) -> None:
-        self.counts.add(outcome, play.context)
+        failed = isinstance(outcome, Failure)
+        how = {"dropped_turns": outcome.dropped_turns, "history": outcome.history}
+        self.counts.add(outcome.usage, play.context, failed=failed, **how)
         actions.append(SaveTurn(Turn(play.key, play.index, outcome, replica)))
 
     def _learn(self, output_tokens: int) -> None:

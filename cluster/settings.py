@@ -12,6 +12,8 @@ class Sampling(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     max_tokens: Positive = 4096
     """Answer budget in tokens: the window keeps this much of the context free."""
+    min_tokens: Positive | None = None
+    """No answer ends before; with `max_tokens`, all are equally long: for benchmarks."""
     temperature: Annotated[float, Meta(ge=0)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     top_k: int | None = None

@@ -6,6 +6,7 @@ template, generation config) byte by byte and the weights by name and size; for 
 
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -62,6 +63,12 @@ def weight_bytes(files: ModelFiles) -> int | None:
 
 def context_tokens(files: ModelFiles) -> int | None:
     """The context that the model's config.json names, or None where it cannot be told without loading anything."""
+    config = model_config(files)
+    return None if config is None else (config.get("text_config") or config).get("max_position_embeddings")
+
+
+def model_config(files: ModelFiles) -> dict[str, Any] | None:
+    """The model's config.json, or None where it is neither here nor on a hub that answers."""
     folder = Path(files.path)
     if not folder.is_dir() and files.digest.startswith("commit "):
         from huggingface_hub import hf_hub_download
@@ -74,9 +81,7 @@ def context_tokens(files: ModelFiles) -> int | None:
             return None
     if not (folder / "config.json").exists():
         return None
-    config = msgspec.json.decode((folder / "config.json").read_bytes())
-    config = config.get("text_config") or config
-    return config.get("max_position_embeddings")
+    return msgspec.json.decode((folder / "config.json").read_bytes())
 
 
 def _on_hub(repository: str, revision: str | None) -> ModelFiles:

@@ -112,6 +112,25 @@ def check(settings: Settings = None, model: Model = None, judge: Judge = None) -
 
 
 @app.command()
+def plan(
+    settings: Settings = None,
+    model: Model = None,
+    judge: Judge = None,
+    gpu_memory: Annotated[float, typer.Option(min=1, help="GiB of one GPU.")] = 80.0,
+    answer_tokens: Annotated[int, typer.Option(min=1, help="Expected length of an answer.")] = 780,
+    verdict_tokens: Annotated[int, typer.Option(min=1, help="Expected length of a judge's reply.")] = 300,
+    speed: Annotated[float, typer.Option(min=1, help="Output tokens/s of one candidate replica.")] = 2000.0,
+    judge_speed: Annotated[float, typer.Option(min=1, help="Likewise of a judge's.")] = 2000.0,
+) -> None:
+    """Tokens, KV cache, how many dialogues are live, expected hours. Starts nothing."""
+    from jobs.plan import Assumed, plan
+    from jobs.progress import console
+
+    assumed = Assumed(gpu_memory, answer_tokens, verdict_tokens, speed, judge_speed)
+    plan(_config(settings, model, judge), assumed, console())
+
+
+@app.command()
 def fetch(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to put it.")] = Path("data/released"),
     source: Annotated[Path | None, typer.Option("--from", help="A local copy instead of the download.")] = None,

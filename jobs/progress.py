@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cluster.driver import Pool
+from jobs.counters import NOTHING, Earlier, pool_status
 from sequor.evaluation import Evaluation
 from sequor.run_folder import RunFolder
 
@@ -19,13 +20,29 @@ LINE_EVERY_S = 30.0
 class Watch:
     """Looks at a run from outside, every two seconds."""
 
-    def __init__(self, folder: RunFolder, evaluation: Evaluation, pools: list[Pool], console: Console):
+    def __init__(
+        self,
+        folder: RunFolder,
+        evaluation: Evaluation,
+        pools: list[Pool],
+        console: Console,
+        before: dict[str, Earlier],
+    ):
+        """`before`: pool -> what earlier starts of this run have done."""
         self._folder, self._evaluation, self._pools, self._console = folder, evaluation, pools, console
+        self._before = before
+        names = {pool.name for pool in pools}
+        old = folder.status().get("pools", {})
+        idle = {"replicas": 0, "live": 0, "paused": 0}
+        self._others = {name: pool | idle for name, pool in old.items() if name not in names}
+        """Pools of earlier starts that this one has no use for."""
         self._begun = time.time()
         self._beat = 0
         self._turns_before = evaluation.turns_done
         self._judgements_before = evaluation.judgements_done
         self.failures = 0
+        self.saved: dict[str, Any] = {}
+        """The last status that was written."""
         self.first_turn_s: float | None = None
         """Seconds from the start to the first finished turn."""
 
@@ -44,12 +61,16 @@ class Watch:
             "failures": self.failures,
             "turns_per_s": round((evaluation.turns_done - self._turns_before) / elapsed, 3),
             "judgements_per_s": round((evaluation.judgements_done - self._judgements_before) / elapsed, 3),
-            "pools": {pool.name: _pool(pool, elapsed) for pool in self._pools},
+            "pools": self._others | self._now(),
         }
+
+    def _now(self) -> dict[str, dict[str, Any]]:
+        return {pool.name: pool_status(pool, self._before.get(pool.name, NOTHING)) for pool in self._pools}
 
     def save(self, state: str, detail: str = "") -> None:
         self._beat += 1
-        self._folder.write_status(self.status(state, detail))
+        self.saved = self.status(state, detail)
+        self._folder.write_status(self.saved)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -71,7 +92,7 @@ class Watch:
 
     def line(self) -> str:
         s = self.status("running")
-        pools = "; ".join(f"{name}: {_note(p)}" for name, p in s["pools"].items())
+        pools = "; ".join(f"{name}: {_note(p)}" for name, p in self._now().items())
         done = f"turns {s['turns']}/{s['turns_total']}, judgements {s['judgements']}/{s['judgements_total']}"
         return f"{time.strftime('%H:%M:%S')} {done}, failures {s['failures']}; {pools}"
 
@@ -85,7 +106,7 @@ class Watch:
 
     def _refresh(self, bars: Progress) -> None:
         s = self.status("running")
-        notes = [f"{name}: {_note(p)}" for name, p in s["pools"].items()] + [""]
+        notes = [f"{name}: {_note(p)}" for name, p in self._now().items()] + [""]
         for task, what, note in zip(bars.task_ids, ("turns", "judgements"), notes, strict=False):
             bars.update(task, completed=s[what], total=s[f"{what}_total"], note=note)
 
@@ -94,28 +115,6 @@ def _note(pool: dict[str, Any]) -> str:
     if not pool["replicas"]:
         return "no engine yet" if not pool["turns"] else "no engine now"
     return f"{pool['replicas']} up, {pool['live']} live, {pool['output_tokens_per_s']:.0f} tok/s"
-
-
-def _pool(pool: Pool, elapsed: float) -> dict[str, Any]:
-    counts = pool.scheduler.counts
-    prefill = counts.prompt_tokens - counts.cached_tokens
-    return {
-        "replicas": len(pool.alive),
-        "live": pool.scheduler.live,
-        "paused": pool.scheduler.paused,
-        "unfinished": pool.scheduler.unfinished,
-        "turns": counts.turns,
-        "failures": counts.failures,
-        "retries": counts.retries,
-        "pauses": counts.pauses,
-        "moved": counts.moved,
-        "prompt_tokens": counts.prompt_tokens,
-        "cached_tokens": counts.cached_tokens,
-        "output_tokens": counts.output_tokens,
-        "output_tokens_per_s": round(counts.output_tokens / elapsed, 2),
-        "hit_rate": round(counts.cached_tokens / counts.prompt_tokens, 4) if counts.prompt_tokens else None,
-        "prefill_over_ideal": round(prefill / counts.ideal_prefill_tokens, 3) if counts.ideal_prefill_tokens else None,
-    }
 
 
 def console() -> Console:

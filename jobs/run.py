@@ -20,6 +20,7 @@ from cluster.driver import Driver, Pool
 from jobs import pools as building
 from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED, conduct, log_to
 from jobs.config import RunConfig
+from jobs.counters import Earlier, earlier, events, speed
 from jobs.data import load_test_sets
 from jobs.fingerprint import fingerprint
 from jobs.preflight import preflight
@@ -81,7 +82,7 @@ class Play:
     async def _play(self) -> int:
         folder, evaluation = self.folder, self.evaluation
         pools = list(dict.fromkeys(self.pools.values()))
-        self.watch = Watch(folder, evaluation, pools, self.console)
+        self.watch = Watch(folder, evaluation, pools, self.console, self._before())
         self.driver = Driver(pools, self._keep, self._on_ready)
         for journal in (folder.turns, folder.judgements, folder.failures):
             journal.open()
@@ -100,18 +101,31 @@ class Play:
         return code
 
     def summary(self) -> str:
-        """One line a pool: speed, cache hits, and how much more was prefilled than had to be. Empty without play."""
+        """Of each pool, over all starts: speed, cache hits, how busy its engines were. Empty without play."""
         if self.watch is None:
             return ""
-        s = self.watch.status("")
+        s = self.watch.saved
         lines = [f"played in {s['elapsed_s']:.1f} s; first turn after {self.watch.first_turn_s or 0:.1f} s"]
-        for name, p in s["pools"].items():
-            hit = "-" if p["hit_rate"] is None else f"{100 * p['hit_rate']:.1f}%"
-            speed = f"{p['turns']:,} turns, {p['output_tokens_per_s']:,.1f} output tokens/s"
-            cache = f"cache hit {hit}, prefill/ideal {p['prefill_over_ideal'] or '-'}"
-            events = f"pauses {p['pauses']}, moved {p['moved']}, retries {p['retries']}"
-            lines.append(f"  {name}: {speed}, {cache}, {events}")
+        for name, pool in s["pools"].items():
+            lines.append(f"  {name}: {speed(pool)}; {events(pool)}")
+            if pool["warning"]:
+                lines.append(f"  WARNING: {name}: {pool['warning']}")
         return "\n".join(lines)
+
+    def _before(self) -> dict[str, Earlier]:
+        """Pool -> what earlier starts of this run have done."""
+        roles: dict[str, set[str]] = {}
+        for role, pool in self.pools.items():
+            roles.setdefault(pool.name, set()).add(role)
+        old = self.folder.status().get("pools", {})
+        return {
+            name: earlier(
+                self.folder.turns if "candidate" in served else (),
+                self.folder.judgements if "judge" in served else (),
+                old.get(name, {}),
+            )
+            for name, served in roles.items()
+        }
 
     def _verdict(self, played: bool) -> tuple[str, int]:
         if self.evaluation.complete:

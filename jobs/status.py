@@ -2,10 +2,10 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
+from jobs.counters import events, speed
 from sequor.errors import BadInput
 from sequor.run_folder import read_json
 
@@ -29,14 +29,11 @@ def show(out: Path, console: Console) -> None:
     console.print(f"  {', '.join(counts)}, failures {s['failures']:,}")
     console.print(f"  updated {age:.0f} s ago by process {s['pid']} on {s['host']}")
     if "turns" in s:
-        speed = f"{s['turns_per_s']:g} turns/s, {s['judgements_per_s']:g} judgements/s"
-        console.print(f"  {speed} in the {s['elapsed_s']:.0f} s since it was last started")
+        pace = f"{s['turns_per_s']:g} turns/s, {s['judgements_per_s']:g} judgements/s"
+        console.print(f"  {pace} in the {s['elapsed_s']:.0f} s since it was last started")
     for name, pool in s.get("pools", {}).items():
-        console.print(f"  {name}: {_pool(pool)}", soft_wrap=True)
-
-
-def _pool(p: dict[str, Any]) -> str:
-    hit = "" if p["hit_rate"] is None else f", cache hit {100 * p['hit_rate']:.1f}%"
-    ideal = "" if p["prefill_over_ideal"] is None else f", prefill/ideal {p['prefill_over_ideal']:g}"
-    work = f"{p['live']} live, {p['paused']} paused, {p['unfinished']} unfinished"
-    return f"{p['replicas']} replicas, {work}; {p['output_tokens_per_s']:g} output tokens/s{hit}{ideal}"
+        now = f"{pool['replicas']} replicas, {pool['live']} live, {pool['paused']} paused"
+        console.print(f"  {name}: {now}, {pool['unfinished']} unfinished", soft_wrap=True)
+        console.print(f"    so far {speed(pool)}; {events(pool)}", soft_wrap=True)
+        if pool.get("warning"):
+            console.print(f"    WARNING: {pool['warning']}", soft_wrap=True)

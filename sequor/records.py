@@ -41,6 +41,7 @@ class TurnRecord(Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     queue_s: float = 0.0
     run_s: float = 0.0
+    preemptions: int = 0
     replica: str = ""
 
     @property
@@ -115,6 +116,7 @@ def turn_record(test_set: str, dialogue: str, turn: Turn) -> TurnRecord:
         output_tokens=usage.output_tokens,
         queue_s=round(usage.queue_s, 4),
         run_s=round(usage.run_s, 4),
+        preemptions=usage.preemptions,
         replica=turn.replica,
     )
 

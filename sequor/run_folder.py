@@ -92,6 +92,11 @@ class RunFolder:
         """Raises BadInput while another driver works in this folder."""
         claim_folder(self.path)
 
+    def status(self) -> dict[str, Any]:
+        """The last one written; empty before the first."""
+        path = self.path / "status.json"
+        return read_json(path, dict) if path.exists() else {}
+
     def write_status(self, status: dict[str, Any]) -> None:
         write_status(self.path, status)
 

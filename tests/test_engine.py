@@ -25,7 +25,7 @@ GREEDY = Sampling(max_tokens=24, temperature=0)
 
 def output(text, finish_reason="stop", ids=(5, 6, 2), stop_reason=None):
     completion = SimpleNamespace(text=text, token_ids=list(ids), finish_reason=finish_reason, stop_reason=stop_reason)
-    times = SimpleNamespace(queued_ts=1.0, scheduled_ts=1.5, last_token_ts=3.5)
+    times = SimpleNamespace(queued_ts=1.0, scheduled_ts=1.5, last_token_ts=3.5, num_preemptions=1)
     return SimpleNamespace(outputs=[completion], prompt_token_ids=[1, 2, 3, 4], num_cached_tokens=2, metrics=times)
 
 
@@ -34,7 +34,7 @@ PROMPT = Prompt([1, 2, 3, 4], 7, "rendered")
 
 def test_a_finished_answer_comes_with_its_cost_and_without_its_end_of_turn_token():
     outcome, ids = outcome_of(output("hello"), PROMPT, None)
-    assert outcome == Response("hello", usage=Usage(4, 2, 3, 0.5, 2.0), dropped_turns=7, history="rendered")
+    assert outcome == Response("hello", usage=Usage(4, 2, 3, 0.5, 2.0, 1), dropped_turns=7, history="rendered")
     assert ids == [5, 6]
 
 

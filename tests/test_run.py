@@ -74,6 +74,9 @@ def test_kill_9_at_any_moment_loses_nothing_and_doubles_nothing(undisturbed, tmp
     judgements = keys(out / "judgements.jsonl", "test_set", "dialogue", "turn", "constraint", "judge")
     assert len(turns) == len(set(turns)) == 1120
     assert len(judgements) == len(set(judgements))
+    pools = json.loads((out / "status.json").read_bytes())["pools"]
+    assert (pools["candidate"]["turns"], pools["judge"]["turns"]) == (len(turns), len(judgements))  # of all starts
+    assert pools["candidate"]["output_tokens"] == sum(count for [count] in keys(out / "turns.jsonl", "output_tokens"))
 
 
 def test_a_signal_saves_the_state_and_exits_with_75(undisturbed, tmp_path):
@@ -97,6 +100,7 @@ def test_a_run_in_parts_is_the_same_run(undisturbed, tmp_path):
         )
         assert done.returncode == 0, done.stdout + done.stderr
     assert scores(out) == scores(undisturbed)
+    assert set(json.loads((out / "status.json").read_bytes())["pools"]) == {"candidate", "judge"}
 
 
 def test_no_engine_outlives_a_killed_driver(tmp_path):

@@ -279,3 +279,48 @@ def test_any_interleaving_plays_every_turn_once_as_one_by_one(lengths, tokens, r
             assert alive, "work waits although a replica is there"
             raise AssertionError("livelock: nothing in flight, a replica alive, work left")
     assert saved == one_by_one(conversations)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    turns=st.lists(st.integers(1, 12), min_size=2, max_size=16),
+    tokens=st.integers(200, 4_000),
+    longest=st.integers(50, 3_000),
+    running=st.integers(1, 16),
+    pacing=st.sampled_from(["continuous", "rounds"]),
+    seed=st.integers(0, 2**32),
+)
+def test_tight_budgets_long_answers_and_changing_replicas_never_lock(turns, tokens, longest, running, pacing, seed):
+    """Answers larger than the whole cache at times, none of them expected. Every turn once, and in few enough steps:
+    work that is pushed out and let in again for ever would never end, so pauses are bounded by turns and deaths."""
+    rng = random.Random(seed)
+    scheduler = ConversationScheduler(SchedulerSettings(pacing=pacing), expected_output=OUTPUT)
+    alive, births, deaths, flying, saved = [], 0, 0, [], set()
+
+    def perform(actions):
+        for action in actions:
+            if isinstance(action, SaveTurn):
+                assert (where := (action.turn.key, action.turn.index)) not in saved
+                saved.add(where)
+            else:
+                flying.append(action)
+
+    perform(scheduler.handle(ConversationsAdded(tuple(conversation(f"c{n}", t) for n, t in enumerate(turns)))))
+    while not scheduler.finished:
+        if not alive or (rng.random() < 0.05 and len(alive) < 3):
+            births += 1
+            alive.append(f"r{births}")
+            perform(scheduler.handle(ready(alive[-1], tokens, running)))
+        elif rng.random() < 0.05 and deaths < 2:  # the third in a row would be taken for a conversation's fault
+            deaths += 1
+            lost = alive.pop(rng.randrange(len(alive)))
+            flying[:] = [send for send in flying if send.replica != lost]
+            perform(scheduler.handle(ReplicaLost(lost)))
+        else:
+            assert flying, "livelock: a replica is there, work is left, and nothing is in flight"
+            send = flying.pop(rng.randrange(len(flying)))
+            before = sum(len(past.user) + len(past.answer or "") for past in send.request.history)
+            usage = Usage(before + 20, before, rng.randint(1, longest))
+            perform(scheduler.handle(TurnFinished(send.ticket, Response("x" * usage.output_tokens, usage=usage))))
+    assert len(saved) == sum(turns)
+    assert scheduler.counts.pauses <= sum(turns) + len(turns) * deaths

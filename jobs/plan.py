@@ -1,0 +1,172 @@
+"""plan: before a run, what it will take. From the config, the models' config.json and a GPU's memory; starts nothing.
+
+Tokens are counted from texts at four characters each, and answers have the length that is said: all of it is an
+estimate, good for choosing how many GPUs to ask for. Hours follow from a speed that is said as well.
+"""
+
+from msgspec import Struct
+from rich.console import Console
+
+from cluster import kvmath, weights
+from cluster.machine import GIB
+from cluster.settings import EngineSettings
+from jobs.config import RunConfig, one_pool
+from jobs.data import load_test_sets
+from jobs.pools import models
+from sequor.errors import BadInput
+from sequor.judging import questions
+from sequor.types import TestSet
+
+CHARACTERS_PER_TOKEN = 4
+GPU_MEMORY_UTILIZATION = 0.92
+"""vLLM's own default."""
+
+
+class Assumed(Struct, frozen=True):
+    """What a config cannot say."""
+
+    gpu_memory_gib: float = 80.0
+    answer_tokens: int = 780
+    """Of one answer. Qwen3-4B: about 42,000 tokens in 50 turns (paper, table 7)."""
+    verdict_tokens: int = 300
+    """Of one judge's reply, its reasoning included."""
+    candidate_speed: float = 2000.0
+    judge_speed: float = 2000.0
+    """Output tokens/s of one replica. Measure one: a run prints it."""
+
+
+class Work(Struct, frozen=True):
+    """What one role has to compute. Tokens."""
+
+    conversations: int
+    turns: int
+    prompt: int
+    """New ones, each computed once while histories stay in the cache."""
+    output: int
+
+    @property
+    def context(self) -> int:
+        """Of one conversation at its end."""
+        return (self.prompt + self.output) // max(1, self.conversations)
+
+    @property
+    def mean_context(self) -> int:
+        """Of one conversation over its turns, the running one included."""
+        turns = max(1, self.turns // max(1, self.conversations))
+        return self.context * (turns + 1) // (2 * turns)
+
+    @property
+    def lost(self) -> int:
+        """Prompt tokens where every history is lost before its next turn."""
+        turns = max(1, self.turns // max(1, self.conversations))
+        return self.prompt + self.conversations * self.context * (turns - 1) // 2
+
+
+class Memory(Struct, frozen=True):
+    """Of one replica. Bytes; `tokens` of KV."""
+
+    gpus: int
+    weights: int
+    cache: int
+    per_token: float
+    tokens: int
+
+
+def plan(config: RunConfig, assumed: Assumed, console: Console) -> None:
+    """Raises BadInput where the model's config.json is not to be had, or the model does not fit."""
+    test_sets = load_test_sets(config)
+    roles = [role for role in ("candidate", "judge") if getattr(config, role) is not None]
+    files = models(config, *roles)
+    hours = {}
+    for role in roles:
+        settings: EngineSettings = getattr(config, role)
+        work = (
+            _answers(test_sets, settings, assumed) if role == "candidate" else _verdicts(test_sets, settings, assumed)
+        )
+        speed = assumed.candidate_speed if role == "candidate" else assumed.judge_speed
+        console.rule(f"[bold]{role}: {settings.model}", align="left")
+        if settings.engine != "scripted":
+            found = weights.model_config(files[role])
+            if found is None:
+                raise BadInput(f"{role}.model {settings.model}: its config.json is not here, and no hub gives it")
+            memory = memory_of(role, settings, full_config(found), weights.weight_bytes(files[role]), work, assumed)
+            _show_memory(memory, work, config, settings, console)
+        hours[role] = work.output / speed / settings.replicas / 3600
+        _show_work(work, hours[role], speed, settings.replicas, console)
+    if len(roles) == 2:
+        together = one_pool(config.candidate, config.judge)
+        total = sum(hours.values()) if together else max(hours.values())
+        how = "one after the other on the same replicas" if together else "side by side"
+        console.print(f"whole run: about {total:.2f} h; both roles work {how}")
+
+
+def full_config(found: dict) -> dict:
+    """With the defaults of the model's kind, which its file may leave out. As it is for a kind that is unknown here."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.for_model(**found).to_dict()
+    except (KeyError, ValueError, TypeError):
+        return found
+
+
+def memory_of(
+    role: str, settings: EngineSettings, config: dict, on_disk: int | None, work: Work, assumed: Assumed
+) -> Memory:
+    """Raises BadInput."""
+    args = settings.engine_args
+    gpus = settings.gpus or int(args.get("tensor_parallel_size", 1)) * int(args.get("pipeline_parallel_size", 1))
+    try:
+        shape = kvmath.kv_shape(config, kvmath.BYTES.get(str(args.get("kv_cache_dtype", "auto"))))
+        size = on_disk or kvmath.weight_bytes(config)
+    except KeyError as error:
+        raise BadInput(f"{role}.model {settings.model}: its config.json has no {error}") from None
+    share = float(args.get("gpu_memory_utilization", GPU_MEMORY_UTILIZATION))
+    each = int(share * assumed.gpu_memory_gib * GIB) - size // gpus - kvmath.ACTIVATIONS_BYTES
+    if each <= 0:
+        raise BadInput(
+            f"{role}.model {settings.model}: weights of {size / GIB:.1f} GiB leave no room for a KV cache on {gpus} x "
+            f"{assumed.gpu_memory_gib:g} GiB (engine_args.tensor_parallel_size takes more GPUs)"
+        )
+    context = max(1, work.mean_context)
+    return Memory(gpus, size, each * gpus, shape.context(context) / context, shape.capacity(each, gpus, context))
+
+
+def _answers(test_sets: list[TestSet], settings: EngineSettings, assumed: Assumed) -> Work:
+    dialogues = [dialogue for test_set in test_sets for dialogue in test_set.dialogues]
+    texts = [turn.prompt for dialogue in dialogues for turn in dialogue.turns]
+    prompt = sum(map(len, texts)) // CHARACTERS_PER_TOKEN
+    return Work(
+        len(dialogues), len(texts), prompt, len(texts) * min(assumed.answer_tokens, settings.sampling.max_tokens)
+    )
+
+
+def _verdicts(test_sets: list[TestSet], settings: EngineSettings, assumed: Assumed) -> Work:
+    """Questions about one answer share it: only the first of them computes it."""
+    asked = prompt = 0
+    for dialogue in (dialogue for test_set in test_sets for dialogue in test_set.dialogues):
+        for number in range(1, len(dialogue.turns) + 1):
+            lengths = [len(question.prompt) for question in questions(dialogue, number, "", settings.model)]
+            asked += len(lengths)
+            prompt += sum(lengths) // CHARACTERS_PER_TOKEN + (assumed.answer_tokens if lengths else 0)
+    return Work(asked, asked, prompt, asked * min(assumed.verdict_tokens, settings.sampling.max_tokens))
+
+
+def _show_memory(memory: Memory, work: Work, config: RunConfig, settings: EngineSettings, console: Console) -> None:
+    parts = f"{memory.gpus} GPU, weights {memory.weights / GIB:.1f} GiB, KV cache {memory.cache / GIB:.1f} GiB"
+    console.print(f"a replica: {parts} = {memory.tokens:,} tokens of {memory.per_token:,.0f} bytes", soft_wrap=True)
+    budget = memory.tokens * config.scheduler.kv_share
+    most = int(settings.engine_args.get("max_num_seqs", 1024))
+    mean, end = (max(1, min(most, int(budget / max(1, tokens)))) for tokens in (work.mean_context, work.context))
+    console.print(f"live at once on it: about {mean:,} of {work.conversations:,} conversations, {end:,} at their ends")
+
+
+def _show_work(work: Work, hours: float, speed: float, replicas: int, console: Console) -> None:
+    console.print(f"{work.conversations:,} conversations, {work.turns:,} turns, each to {work.context:,} tokens")
+    prefill = f"{work.prompt:,} prompt tokens"
+    if work.lost > work.prompt:
+        prefill += f" ({work.lost:,} if every history were lost)"
+    console.print(f"to compute: {prefill}, {work.output:,} output tokens", soft_wrap=True)
+    console.print(
+        f"about {hours:.2f} h at {speed:,.0f} output tokens/s x {replicas} replica{'s'[: replicas > 1]}", soft_wrap=True
+    )
