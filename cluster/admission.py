@@ -27,6 +27,8 @@ class Play:
     ticket: int | None = None
     attempts: int = 0
     deaths: int = 0
+    avoid: str = ""
+    """The replica on which the machinery failed it last."""
 
     @property
     def key(self) -> str:
@@ -71,6 +73,8 @@ class Book:
     """Oldest started first."""
     need: int = 0
     in_flight: int = 0
+    failing: set[str] = field(default_factory=set)
+    """Conversations that the machinery has failed since this replica's last good outcome."""
 
     def enter(self, play: Play) -> None:
         self.live[play.key] = play

@@ -15,10 +15,19 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cluster.conversation import Conversation, EngineFacts, Failure, Outcome, Request, Turn
-from cluster.events import ConversationsAdded, Event, ReplicaLost, ReplicaReady, SaveTurn, SendTurn, TurnFinished
+from cluster.events import (
+    ConversationsAdded,
+    Event,
+    ReplicaLost,
+    ReplicaReady,
+    RetireReplica,
+    SaveTurn,
+    SendTurn,
+    TurnFinished,
+)
 from cluster.occupancy import Occupancy
 from cluster.scheduler import ConversationScheduler
 
@@ -47,6 +56,8 @@ class Engine(Protocol):
     """The seam to a model. `generate` never raises for one request's sake; when it raises, the engine is dead."""
 
     facts: EngineFacts
+    steps: int
+    """Grows while the engine works: one that has requests and stands still hangs."""
 
     async def generate(self, request: Request) -> Outcome: ...
 
@@ -61,7 +72,10 @@ class Host(Protocol):
         EngineStartError."""
 
     async def ask(self, replica: str, request: Request) -> Outcome:
-        """Raises ReplicaDied."""
+        """Raises ReplicaDied. Cancelled, it gives the request up in the engine too."""
+
+    def retire(self, replica: str, reason: str) -> None:
+        """End it at once. Another one is born in its place, as after a death."""
 
     async def close(self) -> None: ...
 
@@ -81,6 +95,12 @@ class Pool:
     """On the monotonic clock."""
     hopeless: str | None = None
     """Why no replica will come again, once that is known."""
+
+
+class _Decided(NamedTuple):
+    saves: list[tuple[Pool, Turn]]
+    sends: list[tuple[Pool, SendTurn]]
+    retired: list[tuple[Pool, RetireReplica]]
 
 
 Keep = Callable[[list[tuple[Pool, Turn]]], Awaitable[Iterable[tuple[Pool, tuple[Conversation, ...]]]]]
@@ -128,7 +148,9 @@ class Driver:
         while True:
             batch, self._inbox = self._inbox, []
             self._wake.clear()
-            saves, sends = self._decide(batch)
+            saves, sends, retired = self._decide(batch)
+            for pool, action in retired:
+                pool.host.retire(action.replica, action.reason)
             if saves:
                 for pool, conversations in await self._keep(saves):
                     self.add(pool, conversations)
@@ -145,9 +167,8 @@ class Driver:
             self._check_hope()
             await self._wake.wait()
 
-    def _decide(self, batch: list[tuple[Pool, Event]]) -> tuple[list[tuple[Pool, Turn]], list[tuple[Pool, SendTurn]]]:
-        saves: list[tuple[Pool, Turn]] = []
-        sends: list[tuple[Pool, SendTurn]] = []
+    def _decide(self, batch: list[tuple[Pool, Event]]) -> "_Decided":
+        saves, sends, retired = decided = _Decided([], [], [])
         for pool in self.pools:
             events = [event for owner, event in batch if owner is pool]
             if not events:
@@ -158,7 +179,9 @@ class Driver:
                         saves.append((pool, action.turn))
                     case SendTurn():
                         sends.append((pool, action))
-        return saves, sends
+                    case RetireReplica():
+                        retired.append((pool, action))
+        return decided
 
     async def _ask(self, pool: Pool, action: SendTurn) -> None:
         pool.occupancy.sent(action.replica, time.monotonic())

@@ -4,7 +4,7 @@
    engine never rejects one and never cuts an answer short of the budget.
 2. Sampling is the model's generation config, as `vllm serve` merges it, then what the settings say. Each request has
    its own seed, unless it is greedy.
-3. What comes back is read by cluster/outcomes.py. An error for one request is an `engine_error`.
+3. What comes back is read by cluster/outcomes.py. An error for one request is an `engine_error`, whatever it is.
 4. A dead engine raises EngineDied, with the reason from its own log, so that its replica dies with it.
 
 Settings, in `vllm_args`: what is ours, then the settings' own fields, then `engine_args`, each over the one before.
@@ -29,6 +29,7 @@ from cluster.enginelog import EngineLog, useful_line
 from cluster.history import Histories, Prompt, Template
 from cluster.outcomes import outcome_of
 from cluster.settings import EngineSettings, Sampling
+from cluster.weights import chat_template
 
 ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 """Set before vLLM is imported, where the environment does not say otherwise."""
@@ -112,7 +113,7 @@ class VllmEngine:
         if settings.sampling.max_tokens >= context:
             raise ValueError(f"max_tokens {settings.sampling.max_tokens} leaves no room in a context of {context}")
         tokenizer = cached_tokenizer_from_config(config.model_config)
-        source = Path(settings.chat_template).read_text() if settings.chat_template else None
+        source = chat_template(settings)
         # A copy: the engine's own decodes in another thread, and one tokenizer is not for two.
         template = Template(copy.deepcopy(tokenizer), source)
         name = settings.reasoning_parser
@@ -123,13 +124,18 @@ class VllmEngine:
         self._defaults = config.model_config.get_diff_sampling_param()
         self._params(settings.sampling, 0)  # raises for what vLLM would refuse
         self._thread = ThreadPoolExecutor(1, "tokenize")
-        self._llm: Any = AsyncLLM.from_vllm_config(config, usage_context=UsageContext.ENGINE_CONTEXT)
+        self._steps = _step_counter()
+        self._llm: Any = AsyncLLM.from_vllm_config(
+            config, usage_context=UsageContext.ENGINE_CONTEXT, stat_loggers=[lambda *_: self._steps]
+        )
         self.facts = _facts(settings, config, template, merged_sampling(self._defaults, settings.sampling))
+
+    @property
+    def steps(self) -> int:
+        return self._steps.count
 
     async def generate(self, request: Request) -> Outcome:
         """Raises EngineDied."""
-        from vllm.exceptions import VLLMError
-
         sampling = request.sampling or self._settings.sampling
         prompt = await self._in_thread(self._histories.prompt, request, sampling.max_tokens)
         if isinstance(prompt, Failure):
@@ -137,7 +143,7 @@ class VllmEngine:
             return prompt
         try:
             output = await self._final_output(request, prompt, self._params(sampling, request.seed))
-        except (VLLMError, ValueError) as error:
+        except Exception as error:  # whatever one request's fault is, the others go on
             if self._llm.errored:
                 raise EngineDied(self._log.first_error() or useful_line(error)) from error
             detail = useful_line(error.__cause__ or error)
@@ -179,6 +185,23 @@ class VllmEngine:
             output_kind=RequestOutputKind.FINAL_ONLY,
             structured_outputs=StructuredOutputsParams(choice=list(sampling.choices)) if sampling.choices else None,
         )
+
+
+def _step_counter():
+    """A stat logger that counts: vLLM calls it after each step of the engine that had something to do."""
+    from vllm.v1.metrics.loggers import StatLoggerBase
+
+    class Steps(StatLoggerBase):
+        def __init__(self):
+            self.count = 0
+
+        def record(self, *args: Any, **kwargs: Any) -> None:
+            self.count += 1
+
+        def log_engine_initialized(self) -> None:
+            return None
+
+    return Steps()
 
 
 class _Reasoning:

@@ -49,4 +49,11 @@ class SaveTurn(Struct, frozen=True):
     turn: Turn
 
 
-Action = SendTurn | SaveTurn
+class RetireReplica(Struct, frozen=True):
+    """It is up, and useless: end it, so that another is born in its place. Its conversations are elsewhere already."""
+
+    replica: str
+    reason: str
+
+
+Action = SendTurn | SaveTurn | RetireReplica

@@ -89,7 +89,10 @@ class Template:
 
     def shows(self, answer: str, ids: Sequence[int]) -> bool:
         """Whether a history shows this answer unchanged, and its ids hold nothing that its text does not."""
-        shown = self._text(_dialogue("a", answer, "b")) == self._head + answer + self._tail
+        try:
+            shown = self._text(_dialogue("a", answer, "b")) == self._head + answer + self._tail
+        except REFUSALS:
+            return False
         return shown and self._special.isdisjoint(ids)
 
     def _text(self, messages: Messages) -> str:
@@ -170,8 +173,12 @@ class Histories:
         return len(self._remembered)
 
     def prompt(self, request: Request, max_tokens: int) -> Prompt | Failure:
-        """The prompt of this turn, with `max_tokens` of the context left free, or a `context_overflow`."""
-        return self._bridged(request, max_tokens) or self._rendered(request, max_tokens)
+        """The prompt of this turn, with `max_tokens` of the context left free, or a `context_overflow`, or a
+        `template_error`: a template may refuse a text, and would do so again."""
+        try:
+            return self._bridged(request, max_tokens) or self._rendered(request, max_tokens)
+        except REFUSALS as error:
+            return Failure("template_error", str(error).strip().partition("\n")[0] or type(error).__name__)
 
     def remember(self, request: Request, prompt: Prompt, ids: Sequence[int] | None, answer: str | None) -> None:
         """Called once for each turn when it is over.

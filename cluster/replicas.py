@@ -4,19 +4,24 @@ A pool is N slots. Each slot holds one actor at a time; an actor that dies is re
 answer is never taken for another life's. A slot gives up after three births in a row that never became ready, or five
 lives in a row that answered nothing (a poisoned conversation takes three of them at most); when the very first engine
 of a pool cannot be built, its own message ends the run at once.
+
+An engine can be alive and do nothing. So each actor is asked for its engine's steps; one that has requests and makes
+no step for `hang_timeout_s`, or whose process no longer says anything, is killed.
 """
 
 import asyncio
 import logging
 import socket
+import time
+from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
-from cluster.conversation import EngineFacts, Outcome, Request
+from cluster.conversation import EngineFacts, Failure, Outcome, Request
 from cluster.driver import ClusterError, Engine, EngineStartError, ReplicaDied, Unreachable
 from cluster.settings import EngineSettings
 
@@ -25,6 +30,8 @@ log = logging.getLogger(__name__)
 BIRTHS_IN_VAIN = 3
 LIVES_IN_VAIN = 5
 CONNECT_TIMEOUT_S = 10.0
+PULSES = 5
+"""Within `hang_timeout_s` an engine's steps are looked at so often."""
 
 
 def connect(address: str | None) -> None:
@@ -102,6 +109,9 @@ class Replica:
         assert self._engine is not None
         return await self._engine.generate(request)
 
+    async def pulse(self) -> int:
+        return self._engine.steps if self._engine is not None else 0
+
     async def live(self) -> None:
         """Never returns: its error tells the driver of the actor's death."""
         await asyncio.Event().wait()
@@ -123,6 +133,9 @@ class RayReplicas:
         self._ever_ready = False
         self._fruitful: set[str] = set()
         """Replicas that have answered something."""
+        self._in_flight: Counter[str] = Counter()
+        self._retired: dict[str, str] = {}
+        """Replicas that were ended on purpose, and why."""
         self._last_reason = "no replica was asked for"
 
     async def run(self, ready: Callable[[str, EngineFacts], None], lost: Callable[[str, str], None]) -> str:
@@ -135,15 +148,29 @@ class RayReplicas:
         actor = self._actors.get(replica)
         if actor is None:
             raise ReplicaDied("gone before it was asked")
+        call = actor.ask.remote(request)
+        self._in_flight[replica] += 1
         try:
-            outcome = await actor.ask.remote(request)
-            self._fruitful.add(replica)
-            return outcome
-        except (RayTaskError, RayActorError) as error:
+            outcome = await call
+        except asyncio.CancelledError:  # too late, or the run stops
+            ray.cancel(call)
+            raise
+        except RayError as error:
             # The engine raised, or its actor is dying or out of reach. None of them would answer again, and an actor
             # that leaves by itself waits for its open calls first: `live` among them.
             ray.kill(actor)
-            raise ReplicaDied(_line(getattr(error, "cause", None) or error)) from None
+            reason = self._retired.get(replica) or _line(getattr(error, "cause", None) or error)
+            raise ReplicaDied(reason) from None
+        finally:
+            self._in_flight[replica] -= 1
+        if not (isinstance(outcome, Failure) and outcome.retryable):
+            self._fruitful.add(replica)
+        return outcome
+
+    def retire(self, replica: str, reason: str) -> None:
+        if (actor := self._actors.get(replica)) is not None and replica not in self._retired:
+            self._retired[replica] = reason
+            ray.kill(actor)
 
     async def close(self) -> None:
         actors, self._actors = list(self._actors.values()), {}
@@ -168,7 +195,12 @@ class RayReplicas:
             births_in_vain, self._ever_ready = 0, True
             self._actors[name] = actor
             ready(name, facts)
-            reason = await self._death_of(actor)
+            guard = asyncio.create_task(self._guard(name, actor))
+            try:
+                death = await self._death_of(actor)
+            finally:
+                guard.cancel()
+            reason = self._retired.pop(name, death)
             self._actors.pop(name, None)
             lives_in_vain = 0 if name in self._fruitful else lives_in_vain + 1
             self._last_reason = reason
@@ -188,11 +220,34 @@ class RayReplicas:
     def _failed_start(self, name: str, actor: ActorHandle, error: Exception) -> None:
         ray.kill(actor)
         cause = error.cause if isinstance(error, RayTaskError) else error
-        message = f"engine {name}: {_line(cause or error) or type(error).__name__}"
+        what = _line(cause or error)
+        if isinstance(error, TimeoutError):
+            what = f"not up within {self._settings.start_timeout_s:g} s (start_timeout_s){_waiting_for(self._settings)}"
+        message = f"engine {name}: {what}"
         self._last_reason = message
         log.warning("%s did not start: %s", name, message)
         if isinstance(error, RayTaskError) and not self._ever_ready:
             raise EngineStartError(message)
+
+    async def _guard(self, name: str, actor: ActorHandle) -> None:
+        """Until the replica hangs, and is retired, or until cancelled."""
+        limit = self._settings.hang_timeout_s
+        steps, since = -1, time.monotonic()
+        while True:
+            await asyncio.sleep(limit / PULSES)
+            now = await self._steps(actor, limit / PULSES)
+            if not self._in_flight[name] or (now is not None and now != steps):
+                steps, since = now, time.monotonic()
+            elif (silent := time.monotonic() - since) >= limit:
+                self.retire(name, f"hung: no step in {silent:.0f} s with {self._in_flight[name]} requests")
+                return
+
+    async def _steps(self, actor: ActorHandle, timeout: float) -> int | None:
+        """None while the actor's process says nothing."""
+        try:
+            return await asyncio.wait_for(actor.pulse.remote(), timeout)
+        except (TimeoutError, RayError):
+            return None
 
     async def _death_of(self, actor: ActorHandle) -> str:
         try:
@@ -207,6 +262,12 @@ async def _settled(call: "ray.ObjectRef") -> None:
         await call
     except RayError:
         return
+
+
+def _waiting_for(settings: EngineSettings) -> str:
+    """What a placement may be waiting for, in words; empty where it cannot be that."""
+    wanted, free = gpus_of(settings), float(ray.available_resources().get("GPU", 0.0))
+    return f"; it needs {wanted} GPUs, and {free:g} of the cluster's are free" if wanted > free else ""
 
 
 def _line(error: BaseException) -> str:

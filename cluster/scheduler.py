@@ -2,7 +2,7 @@
 
 `handle(*events) -> [actions]`. Rules:
 
-1. A conversation stays on the replica that holds its prefix until it ends or the replica is lost.
+1. A conversation stays on the replica that holds its prefix until it ends, the replica is lost, or fails it (rule 7).
 2. Admission is by KV tokens (admission.py): on each replica the contexts of the live conversations, with the turn that
    is expected next, stay below `kv_share` of the engine's KV cache. When they outgrow it, the youngest-started one
    pauses at its turn's end. The oldest paused resumes first; only then does a waiting one start. The oldest live one
@@ -12,8 +12,9 @@
 5. Pacing `continuous`: a next turn leaves as its answer arrives. Pacing `rounds`: the live conversations of a replica
    advance in step; the next round leaves when the last answer of this one is in.
 6. Conversations of one group start side by side on one replica, and urgent ones before those that are not.
-7. A failure of the machinery is asked again, `attempts` times in all; then it is saved as what it is and ends its
-   conversation for this run. Any other outcome, failure or not, is final and the conversation goes on.
+7. A failure of the machinery is asked again, on another replica where there is one, `attempts` times in all; then it
+   is saved as what it is and ends its conversation for this run. Any other outcome, failure or not, is final and the
+   conversation goes on. A replica that fails `FAILURES_FATAL` conversations with no good outcome between is retired.
 8. A conversation in flight when its replica died is suspected from the second death on, and plays its next turn alone
    on an empty replica. One that was there at three deaths in a row is taken for the cause and fails; a finished turn
    clears it. So a poisoned conversation fails alone.
@@ -31,6 +32,7 @@ from cluster.events import (
     Event,
     ReplicaLost,
     ReplicaReady,
+    RetireReplica,
     SaveTurn,
     SendTurn,
     TurnFinished,
@@ -38,6 +40,7 @@ from cluster.events import (
 from cluster.settings import SchedulerSettings
 
 DEATHS_FATAL = 3
+FAILURES_FATAL = 5
 DEFAULTS = SchedulerSettings()
 
 
@@ -96,6 +99,8 @@ class ConversationScheduler:
                     self._replica_ready(event)
                 case ReplicaLost():
                     self._replica_lost(event, actions)
+        for book in self._books.values():
+            self._pause_overgrown(book)
         self._admit()
         for book in self._books.values():
             self._send_ready(book, actions)
@@ -125,7 +130,8 @@ class ConversationScheduler:
         budget = int(event.kv_cache_tokens * self.settings.kv_share)
         self._books[event.replica] = Book(event.replica, budget, event.max_running)
 
-    def _replica_lost(self, event: ReplicaLost, actions: list[Action]) -> None:
+    def _replica_lost(self, event: ReplicaLost, actions: list[Action], retired: bool = False) -> None:
+        """`retired`: it was slow or failing, so that what was in flight is not to blame for its end."""
         book = self._books.pop(event.replica, None)
         if book is None:
             return
@@ -137,15 +143,13 @@ class ConversationScheduler:
                 del self._tickets[play.ticket]
                 play.ticket = None
                 play.attempts -= 1
-                play.deaths += 1
+                play.deaths += not retired
             if play.deaths >= DEATHS_FATAL:
                 reason = f"in flight at the death of {play.deaths} engines; the last one: {event.reason}"
                 self._save(play, Failure("engine_error", reason), event.replica, actions)
                 self._unfinished.discard(play.key)
-            elif play.suspected:
-                self._suspects.appendleft(play)
             else:
-                self._queue(play).appendleft([play])
+                self._requeue(play)
 
     def _turn_finished(self, event: TurnFinished, actions: list[Action]) -> None:
         play, book = self._tickets.pop(event.ticket, (None, None))
@@ -155,24 +159,45 @@ class ConversationScheduler:
         play.ticket = None
         book.in_flight -= 1
         outcome = event.outcome
-        broken = isinstance(outcome, Failure) and outcome.retryable
-        if broken and play.attempts < self.settings.attempts:
-            self.counts.retries += 1
-            book.ready.append(play)
+        if isinstance(outcome, Failure) and outcome.retryable:
+            self._failed(play, book, outcome, actions)
             return
+        book.failing.clear()
         self._save(play, outcome, book.name, actions)
         self._learn(outcome.usage.output_tokens)
         book.leave(play)
-        play.attempts = play.deaths = 0
-        if not broken:
-            answer = outcome.text if isinstance(outcome, Response) else None
-            play.exchanges.append(Exchange(play.user, answer))
-        if broken or play.over:
+        play.attempts, play.deaths, play.avoid = 0, 0, ""
+        answer = outcome.text if isinstance(outcome, Response) else None
+        play.exchanges.append(Exchange(play.user, answer))
+        if play.over:
             self._unfinished.discard(play.key)
             return
         play.context = outcome.usage.prompt_tokens + outcome.usage.output_tokens
         play.need = play.estimate(self._expected_output)
         book.enter(play)
+
+    def _failed(self, play: Play, book: Book, failure: Failure, actions: list[Action]) -> None:
+        """Rule 7. Its prefix may be there still, but what has failed once in this place is tried in another."""
+        book.leave(play)
+        book.failing.add(play.key)
+        if play.attempts < self.settings.attempts:
+            self.counts.retries += 1
+            play.context, play.avoid = 0, book.name
+            self._requeue(play)
+        else:
+            self._save(play, failure, book.name, actions)
+            self._unfinished.discard(play.key)
+        if len(book.failing) >= FAILURES_FATAL:
+            reason = f"{len(book.failing)} conversations failed on it in a row; the last one: {failure.detail}"
+            actions.append(RetireReplica(book.name, reason))
+            self._replica_lost(ReplicaLost(book.name, reason), actions, retired=True)
+
+    def _requeue(self, play: Play) -> None:
+        """To the front."""
+        if play.suspected:
+            self._suspects.appendleft(play)
+        else:
+            self._queue(play).appendleft([play])
 
     def _save(self, play: Play, outcome: Outcome, replica: str, actions: list[Action]) -> None:
         failed = isinstance(outcome, Failure)
@@ -217,10 +242,17 @@ class ConversationScheduler:
         group = queue[0]
         for play in group:
             play.need = play.estimate(self._expected_output)
-        open_books = [book for book in self._books.values() if not book.paused or queue is self._urgent]
-        book = max(open_books, key=lambda book: (book.budget - book.need, -len(book.live)), default=None)
-        if book is None or not book.fits(sum(play.need for play in group), len(group), self._expected_output):
+        need, others = sum(play.need for play in group), len(self._books) > 1
+        fitting = [
+            book
+            for book in self._books.values()
+            if (not book.paused or queue is self._urgent)
+            and not (others and book.name == group[0].avoid)
+            and book.fits(need, len(group), self._expected_output)
+        ]
+        if not fitting:
             return False
+        book = max(fitting, key=lambda book: (book.budget - book.need, -len(book.live)))
         queue.popleft()
         room = max(1, book.max_running - len(book.live))
         if group[room:]:
@@ -232,13 +264,21 @@ class ConversationScheduler:
             book.enter(play)
         return True
 
+    def _at_rest(self, book: Book) -> bool:
+        """Whether its next turns may leave now (rule 5)."""
+        return not (self.settings.pacing == "rounds" and book.in_flight)
+
+    def _pause_overgrown(self, book: Book) -> None:
+        """Before anything is admitted: what leaves makes room."""
+        if self._at_rest(book):
+            for play in book.overgrown():
+                book.ready.remove(play)
+                book.pause(play)
+                self.counts.pauses += 1
+
     def _send_ready(self, book: Book, actions: list[Action]) -> None:
-        if not book.ready or (self.settings.pacing == "rounds" and book.in_flight):
+        if not self._at_rest(book):
             return
-        for play in book.overgrown():
-            book.ready.remove(play)
-            book.pause(play)
-            self.counts.pauses += 1
         for play in sorted(book.ready, key=lambda play: play.started):
             play.ticket = self._next_ticket
             play.attempts += 1

@@ -3,14 +3,15 @@
 A script is a pure function of the request, so that its answers depend neither on order nor on the replica.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib import import_module
+from inspect import isawaitable
 
 from cluster.conversation import EngineFacts, Outcome, Request, Response, Usage
 from cluster.driver import EngineStartError
 from cluster.settings import EngineSettings
 
-Script = Callable[[Request], Outcome]
+Script = Callable[[Request], Outcome | Awaitable[Outcome]]
 
 
 def echo(request: Request) -> Outcome:
@@ -34,6 +35,7 @@ class ScriptedEngine:
 
     def __init__(self, settings: EngineSettings):
         self.script = find_script(settings.script)
+        self.steps = 0
         self.facts = EngineFacts(
             model=settings.model,
             kv_cache_tokens=int(settings.engine_args.get("kv_cache_tokens", 1_000_000)),
@@ -43,7 +45,9 @@ class ScriptedEngine:
         )
 
     async def generate(self, request: Request) -> Outcome:
-        return self.script(request)
+        outcome = self.script(request)
+        self.steps += 1
+        return await outcome if isawaitable(outcome) else outcome
 
     async def close(self) -> None:
         return None

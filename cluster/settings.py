@@ -51,6 +51,8 @@ class EngineSettings(Struct, frozen=True, forbid_unknown_fields=True):
     start_timeout_s: Annotated[float, Meta(gt=0)] = 1800.0
     turn_timeout_s: Annotated[float, Meta(gt=0)] = 1800.0
     """A turn without an answer for this long ends as `timeout`."""
+    hang_timeout_s: Annotated[float, Meta(gt=0)] = 300.0
+    """An engine that has requests and makes no step for this long hangs, and is ended."""
 
 
 class SchedulerSettings(Struct, frozen=True, forbid_unknown_fields=True):

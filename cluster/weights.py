@@ -1,7 +1,9 @@
 """Where a model's files are, and what names their content. No weights are loaded here.
 
-The digest goes into a run's fingerprint. For a local folder it covers the small files (config, tokenizer, chat
-template, generation config) byte by byte and the weights by name and size; for a hub's repository it is the commit.
+The digest goes into a run's fingerprint. For a hub's repository it is the commit. For a local folder it covers the
+small files that decide what the model is shown and how it samples (config, tokenizer, chat template, generation config)
+byte by byte, and of each weight file its name, its size and `SAMPLES` blocks spread over it, the first with the header:
+a checkpoint trained on differs in nearly every block. Anything else in the folder, a README or a log, is left out.
 """
 
 from hashlib import sha256
@@ -13,7 +15,22 @@ from msgspec import Struct
 
 from cluster.settings import EngineSettings
 
-SMALL = {".json", ".jinja", ".txt", ".model", ".py"}
+SMALL = (
+    "*config.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "chat_template*",
+    "*.jinja",
+    "*.model",
+    "*.tiktoken",
+    "*.py",
+)
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
+SAMPLES = 16
+BLOCK_BYTES = 65536
 
 
 class ModelNotFound(Exception):
@@ -48,10 +65,28 @@ def find(settings: EngineSettings) -> ModelFiles:
 def folder_digest(folder: Path) -> str:
     digest = sha256()
     for file in sorted(path for path in folder.iterdir() if path.is_file()):
-        small = file.suffix in SMALL
+        heavy = any(file.match(pattern) for pattern in WEIGHTS)
+        if not heavy and not any(file.match(pattern) for pattern in SMALL):
+            continue
         digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
-        digest.update(file.read_bytes() if small else b"")
+        digest.update(_sample(file) if heavy else file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _sample(file: Path) -> bytes:
+    """Blocks at equal distances, the first and the last bytes among them."""
+    last = max(0, file.stat().st_size - BLOCK_BYTES)
+    blocks = []
+    with open(file, "rb") as data:
+        for n in range(SAMPLES):
+            data.seek(last * n // (SAMPLES - 1))
+            blocks.append(data.read(BLOCK_BYTES))
+    return b"".join(blocks)
+
+
+def chat_template(settings: EngineSettings) -> str | None:
+    """Text of the template that the settings name; None: the model's own. Raises OSError."""
+    return Path(settings.chat_template).expanduser().read_text() if settings.chat_template else None
 
 
 def weight_bytes(files: ModelFiles) -> int | None:
@@ -93,7 +128,8 @@ def _on_hub(repository: str, revision: str | None) -> ModelFiles:
         commit = HfApi().model_info(repository, revision=revision, timeout=20).sha
         return ModelFiles(repository, f"commit {commit}")
     except HfHubHTTPError as error:
-        raise ModelNotFound(f"model {repository}: {str(error).splitlines()[0]}") from None
+        if error.response is None or not (error.response.status_code == 429 or error.response.status_code >= 500):
+            raise ModelNotFound(f"model {repository}: {str(error).splitlines()[0]}") from None
     except (OSError, ValueError, RuntimeError):  # no network: whatever the HTTP client of the day raises for it
         pass
     try:

@@ -1,7 +1,5 @@
 """check: what a run needs and what the model will really see, before a GPU is asked for. Starts nothing."""
 
-from pathlib import Path
-
 from rich.console import Console
 
 from cluster import weights
@@ -83,8 +81,7 @@ def load_template(role: str, settings: EngineSettings, files: ModelFiles):
         tokenizer = AutoTokenizer.from_pretrained(
             files.path, revision=settings.revision, trust_remote_code=settings.trust_remote_code
         )
-        source = Path(settings.chat_template).read_text() if settings.chat_template else None
-        return Template(tokenizer, source), tokenizer
+        return Template(tokenizer, weights.chat_template(settings)), tokenizer
     except UnusableTemplate as error:
         raise BadInput(f"{role}.model {settings.model}: {error}") from None
     except (OSError, ValueError) as error:

@@ -14,13 +14,17 @@ COMPLETE, INCOMPLETE, STOPPED = 0, 3, 75
 async def conduct(driver: Driver, watching: Coroutine) -> bool:
     """Play to the end (True), or to SIGTERM or SIGINT (False). `watching` runs beside it until then.
 
-    Raises what Driver.play raises.
+    Raises what Driver.play and `watching` raise: a run that nobody can look at any more is stopped.
     """
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, driver.stop)
     watcher = asyncio.create_task(watching)
+    watcher.add_done_callback(lambda _: driver.stop())
     try:
-        return await driver.play()
+        played = await driver.play()
+        if watcher.done():
+            watcher.result()
+        return played
     finally:
         watcher.cancel()
         await asyncio.gather(watcher, return_exceptions=True)

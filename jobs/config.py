@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cluster.settings import EngineSettings, Positive, Sampling, SchedulerSettings
 from jobs.known import with_known
 from sequor.errors import BadInput
+from sequor.parsing import PARSERS
 from sequor.regimes import is_name
 from sequor.synthesis import Synthesis
 from sequor.types import TEST_SETS
@@ -31,7 +32,7 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The first so many of each set; left out, all."""
     turns: Positive = 50
     seed: int = 0
-    judge_parser: Literal["strict/1"] = "strict/1"
+    judge_parser: Literal["strict/2"] = "strict/2"
     scheduler: SchedulerSettings = SchedulerSettings()
     ray_address: str | None = None
     """HOST:PORT of a running Ray cluster; left out, a Ray of our own on this machine."""
@@ -93,7 +94,7 @@ def override(raw: dict[str, Any], word: str) -> None:
     except yaml.YAMLError:
         raise BadInput(f"command line: {word}: the value is no YAML") from None
     for parent in parents:
-        below = raw.setdefault(parent, {})
+        below = raw[parent] = {} if raw.get(parent) is None else raw[parent]
         if not isinstance(below, dict):
             raise BadInput(f"command line: {word}: {parent} is no group of keys")
         raw = below
@@ -118,13 +119,31 @@ def _resolve(config: RunConfig, name: str) -> RunConfig:
     if unknown:
         known = f"{', '.join(TEST_SETS)} (any step: replace_7, add_20)"
         raise BadInput(f"{name}: sets: {unknown[0]!r} is none of {known}")
+    if twice := [test_set for test_set in config.sets if config.sets.count(test_set) > 1]:
+        raise BadInput(f"{name}: sets: {twice[0]!r} is named twice")
+    if not config.sets:
+        raise BadInput(f"{name}: sets: no test set is named")
     if config.judge is None:
         return config
+    _check_choices(config, name)
     # judged greedily, whatever the model's own generation config says (paper: the judge's verdict is to be repeatable)
     sampling = config.judge.sampling
     if sampling.temperature is None:
         config = replace(config, judge=replace(config.judge, sampling=replace(sampling, temperature=0.0)))
     return config
+
+
+def _check_choices(config: RunConfig, name: str) -> None:
+    """A judge that is made to choose must be able to say both, and be understood. Raises BadInput."""
+    choices = config.judge.sampling.choices
+    if not choices:
+        return
+    verdicts = {choice: PARSERS[config.judge_parser](choice) for choice in choices}
+    for choice, verdict in verdicts.items():
+        if verdict == "unreadable":
+            raise BadInput(f"{name}: judge.sampling.choices: {choice!r} is no verdict for parser {config.judge_parser}")
+    if len(set(verdicts.values())) < 2:
+        raise BadInput(f"{name}: judge.sampling.choices: every choice is {verdicts[choices[0]]}; both must be there")
 
 
 def one_pool(candidate: EngineSettings, judge: EngineSettings) -> bool:

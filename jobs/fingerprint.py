@@ -1,13 +1,15 @@
 """What can change a result, as flat key -> value. A run's folder holds only records made under one fingerprint.
 
-Left out is what only changes how fast the result comes: replicas, GPUs, memory shares, batch sizes, pacing.
+1. Keys of one group (`candidate.`, `test_set.`, `judge[MODEL].`) are all there or not at all: a field at its default
+   stands there too, so that setting it later is a difference. Each judge is a group of its own, as its records are.
+2. Left out is what only changes how fast the result comes: replicas, GPUs, memory shares, batch sizes, pacing.
 """
 
 from hashlib import sha256
-from pathlib import Path
 
-import msgspec
+from msgspec.structs import asdict
 
+from cluster import weights
 from cluster.settings import EngineSettings
 from cluster.weights import ModelFiles
 from jobs.config import RunConfig
@@ -34,7 +36,6 @@ NEUTRAL_ENGINE_ARGS = frozenset(
         "distributed_executor_backend",
         "max_parallel_loading_workers",
         "download_dir",
-        "load_format",
     )
 )
 """vLLM's engine arguments that decide how fast an answer comes, not which."""
@@ -43,31 +44,37 @@ NEUTRAL_ENGINE_ARGS = frozenset(
 def fingerprint(config: RunConfig, test_sets: list[TestSet], models: dict[str, ModelFiles]) -> dict[str, str]:
     parts = {"turns": str(config.turns), "seed": str(config.seed)}
     parts |= {f"test_set.{t.name}": f"{content_digest(t)} ({len(t.dialogues)} dialogues)" for t in test_sets}
-    for role, files in models.items():
-        parts |= engine_fingerprint(role, getattr(config, role), files)
+    if "candidate" in models:
+        parts |= engine_fingerprint("candidate", config.candidate, models["candidate"])
     if "judge" in models:
-        parts |= {"judge.prompt": digest("judge"), "judge.parser": config.judge_parser}
+        judge = f"judge[{config.judge.model}]"
+        parts |= engine_fingerprint(judge, config.judge, models["judge"])
+        parts |= {f"{judge}.prompt": digest("judge"), f"{judge}.parser": config.judge_parser}
     return parts
 
 
-def engine_fingerprint(role: str, settings: EngineSettings, files: ModelFiles) -> dict[str, str]:
-    parts = {f"{role}.model": settings.model, f"{role}.files": files.digest}
-    for key in ("engine", "max_model_len", "reasoning_parser"):
-        parts[f"{role}.{key}"] = str(getattr(settings, key))
-    parts[f"{role}.chat_template"] = _template(role, settings)
-    for key, value in msgspec.to_builtins(settings.sampling).items():
-        parts[f"{role}.sampling.{key}"] = str(value)
-    for key, value in sorted(settings.engine_args.items()):
-        if key not in NEUTRAL_ENGINE_ARGS:
-            parts[f"{role}.engine_args.{key}"] = str(value)
-    return parts
+def engine_fingerprint(group: str, settings: EngineSettings, files: ModelFiles) -> dict[str, str]:
+    """Raises BadInput for a chat template that is not there."""
+    parts = {"model": settings.model, "files": files.digest, "chat_template": _template(group, settings)}
+    for key in ("engine", "max_model_len", "reasoning_parser", "trust_remote_code"):
+        parts[key] = _text(getattr(settings, key))
+    if settings.engine == "scripted":
+        parts["script"] = settings.script
+    parts |= {f"sampling.{key}": _text(value) for key, value in asdict(settings.sampling).items()}
+    args = {key: value for key, value in sorted(settings.engine_args.items()) if key not in NEUTRAL_ENGINE_ARGS}
+    parts["engine_args"] = ", ".join(f"{key}={value}" for key, value in args.items()) or "none"
+    return {f"{group}.{key}": value for key, value in parts.items()}
 
 
-def _template(role: str, settings: EngineSettings) -> str:
+def _text(value: object) -> str:
+    return "none" if value is None or value == () else str(value)
+
+
+def _template(group: str, settings: EngineSettings) -> str:
     """By its content: a file can change under its name. Raises BadInput."""
-    if settings.chat_template is None:
-        return "the model's own"
     try:
-        return sha256(Path(settings.chat_template).expanduser().read_bytes()).hexdigest()[:16]
+        source = weights.chat_template(settings)
     except OSError as error:
+        role = group.partition("[")[0]
         raise BadInput(f"{role}.chat_template: {settings.chat_template}: {error.strerror}") from None
+    return "the model's own" if source is None else sha256(source.encode()).hexdigest()[:16]

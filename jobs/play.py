@@ -22,23 +22,37 @@ def play(config: RunConfig, out: Path, roles: tuple[str, ...]) -> int:
     screen = console()
     run = Play(config, out, roles, screen)
     code = run.run()
-    scores, tally = score(out)
-    show(scores, tally, screen)
+    if run.evaluation.turns_done:
+        scores, tally = score(out)
+        show(scores, tally, screen)
     if summary := run.summary():
         screen.print(summary)
     if code == STOPPED:
         screen.print("stopped; everything finished is saved. The same command continues.")
     if code == INCOMPLETE:
         screen.print(f"incomplete: {out}/failures.jsonl says why. The same command asks again what is missing.")
-    screen.print(f"{out}: " + ("complete" if code == COMPLETE else "not complete"))
-    screen.print(str(tally))
+    missing = run.evaluation.turns_total - run.evaluation.turns_done
+    if code == COMPLETE and missing:
+        screen.print(f"every answer is judged; {missing:,} turns have none yet (sequor respond, or run, continues)")
+    screen.print(f"{out}: " + ("complete" if code == COMPLETE and not missing else "not complete"))
+    screen.print(str(tally) if run.evaluation.turns_done else "no turn is finished yet; nothing to score")
     return code
 
 
 def judge_again(out: Path, settings: list[str], model: str | None) -> int:
-    """The judge's part of the run in `out`, with its own config and whatever is set over it."""
+    """The judge's part of the run in `out`, with its own config and whatever is set over it. Another judge than the
+    run's begins with nothing but its name: what was set for the first one is not meant for it. Raises BadInput."""
+    if stray := [word for word in settings if "=" not in word]:
+        raise BadInput(f"command line: {stray[0]}: judge takes KEY=VALUE; the config is the run's own, {out}/run.json")
     raw = RunFolder(out).read().config
-    for word in [*settings, *([f"judge.model={model}"] if model else [])]:
+    old = (raw.get("judge") or {}).get("model")
+    named = {"model": model} if model else {}
+    for word in settings:
+        if word.startswith("judge.model="):
+            named = {"model": word.partition("=")[2]}
+    if named and named["model"] != old:
+        raw = {key: value for key, value in raw.items() if key != "judge_parser"} | {"judge": named}
+    for word in settings:
         override(raw, word)
     return play(convert(raw, str(out / "run.json")), out, ("judge",))
 

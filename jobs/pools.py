@@ -32,9 +32,11 @@ def engines(config: RunConfig, roles: tuple[str, ...]) -> dict[str, EngineSettin
     return {role: getattr(config, role) for role in roles}
 
 
-def build(config: RunConfig, found: dict[str, weights.ModelFiles]) -> dict[str, Pool]:
-    """Role -> pool. Raises BadInput when the cluster has fewer GPUs than the pools need."""
+def build(config: RunConfig, found: dict[str, weights.ModelFiles], needed: tuple[str, ...]) -> dict[str, Pool]:
+    """Role -> pool, of the roles that are needed. Raises BadInput when the cluster has fewer GPUs than they want."""
     wanted = engines(config, tuple(found))
+    if "both" not in wanted:
+        wanted = {role: settings for role, settings in wanted.items() if role in needed}
     check_gpus(wanted)
 
     def make(name: str, files: weights.ModelFiles) -> Pool:
@@ -42,7 +44,7 @@ def build(config: RunConfig, found: dict[str, weights.ModelFiles]) -> dict[str, 
 
     if "both" in wanted:
         shared = make("both", found["candidate"])
-        return {"candidate": shared, "judge": shared}
+        return {role: shared for role in needed}
     return {role: make(role, found[role]) for role in wanted}
 
 

@@ -1,6 +1,7 @@
 """What a run says while it runs: bars on a terminal, one plain line every 30 s elsewhere, status.json always."""
 
 import asyncio
+import logging
 import sys
 import time
 from typing import Any
@@ -12,6 +13,8 @@ from cluster.driver import Pool
 from jobs.counters import NOTHING, Earlier, pool_status
 from sequor.evaluation import Evaluation
 from sequor.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
 
 STATUS_EVERY_S = 2.0
 LINE_EVERY_S = 30.0
@@ -68,9 +71,14 @@ class Watch:
         return {pool.name: pool_status(pool, self._before.get(pool.name, NOTHING)) for pool in self._pools}
 
     def save(self, state: str, detail: str = "") -> None:
+        """A status that cannot be written is worth a line in the log, and no run: the records are elsewhere. Raises
+        BadInput when another driver has the folder."""
         self._beat += 1
         self.saved = self.status(state, detail)
-        self._folder.write_status(self.saved)
+        try:
+            self._folder.write_status(self.saved)
+        except OSError as error:
+            log.warning("status.json: %s", error)
 
     async def run(self) -> None:
         """Until cancelled."""

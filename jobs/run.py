@@ -45,7 +45,7 @@ class Play:
     def run(self) -> int:
         """Returns an exit code. Raises BadInput before anything is written, ClusterError and OSError later on."""
         if self.folder.exists:
-            self.folder.claim()
+            self.folder.refuse_claimed()
         only_judged = self.roles == ("judge",)
         test_sets = self.folder.test_sets() if only_judged else load_test_sets(self.config)
         models = building.models(self.config, *self.roles)
@@ -53,19 +53,31 @@ class Play:
         if self.folder.exists:
             refuse_difference(self.folder.path, self.folder.read().fingerprint, parts)
         self.evaluation = self._evaluation(test_sets)
-        if self.evaluation.complete:
-            self.console.print(f"{self.folder.path}: nothing is left to play")
+        if self._done:
+            self.console.print(f"{self.folder.path}: nothing is left to {'judge' if only_judged else 'play'}")
             return COMPLETE
         preflight(self.config, models, test_sets)
         replicas.connect(self.config.ray_address)
         try:
-            self.pools = building.build(self.config, models)
+            self.pools = building.build(self.config, models, self._open)
             self.run_file = self.folder.start(RunFile(msgspec.to_builtins(self.config), parts, versions()), test_sets)
             log_to(self.folder.path / "logs" / "driver.log")
             self.console.print(f"playing into {self.folder.path}; the engines are starting", soft_wrap=True)
             return asyncio.run(self._play())
         finally:
             replicas.disconnect()
+
+    @property
+    def _done(self) -> bool:
+        """What this verb does, is done: whoever only judges has no answers to make."""
+        return self.evaluation.judged if self.roles == ("judge",) else self.evaluation.complete
+
+    @property
+    def _open(self) -> tuple[str, ...]:
+        """Roles that have something to do. Answers that are still to come will be judged."""
+        to_answer = "candidate" in self.roles and not self.evaluation.answered
+        to_judge = "judge" in self.roles and (to_answer or not self.evaluation.judged)
+        return ("candidate",) * to_answer + ("judge",) * to_judge
 
     def _evaluation(self, test_sets: list[TestSet]) -> Evaluation:
         judge = self.config.judge
@@ -86,7 +98,7 @@ class Play:
         self.driver = Driver(pools, self._keep, self._on_ready)
         for journal in (folder.turns, folder.judgements, folder.failures):
             journal.open()
-        if "candidate" in self.roles:
+        if "candidate" in self.pools:
             self.driver.add(self.pools["candidate"], evaluation.dialogues())
         for pool, conversations in self._next_questions():
             self.driver.add(pool, conversations)
@@ -130,7 +142,9 @@ class Play:
     def _verdict(self, played: bool) -> tuple[str, int]:
         if self.evaluation.complete:
             return "complete", COMPLETE
-        return ("incomplete", INCOMPLETE) if played else ("stopped", STOPPED)
+        if not played:
+            return "stopped", STOPPED
+        return "incomplete", COMPLETE if self._done else INCOMPLETE
 
     def _end(self, state: str, detail: str = "") -> None:
         for journal in (self.folder.turns, self.folder.judgements, self.folder.failures):
@@ -164,15 +178,37 @@ class Play:
         return [(pool, questions)] if questions else []
 
     def _on_ready(self, pool: Pool, facts) -> None:
-        """Keep what the engine says of itself. A run continued by a different engine is worth a line in the log."""
-        engines = {**self.run_file.engines, pool.name: msgspec.to_builtins(facts)}
-        if engines != self.run_file.engines:
+        """Keep what the engine says of itself, and say where it is another one than at an earlier start."""
+        if pool.name not in self.run_file.engines:
+            engines = {**self.run_file.engines, pool.name: msgspec.to_builtins(facts)}
             self.run_file = msgspec.structs.replace(self.run_file, engines=engines)
             self.folder.write(self.run_file)
-        note = f"{pool.name}: engine ready, KV cache {facts.kv_cache_tokens:,} tokens, context {facts.context_tokens:,}"
+            if change := changed(self.run_file, pool.name):
+                self._say(f"WARNING: {pool.name}: not the engine of an earlier start of this run: {change}")
+        size = f"KV cache {facts.kv_cache_tokens:,} tokens, context {facts.context_tokens:,}"
+        self._say(f"{pool.name}: engine ready, {size}")
+
+    def _say(self, note: str) -> None:
         logging.getLogger(__name__).info(note)
-        if not self.console.is_terminal:
+        if not self.console.is_terminal or "WARNING" in note:
             self.console.print(note, soft_wrap=True)
+
+
+TELLING = ("vllm", "torch", "transformers", "device", "dtype", "quantization", "max_model_len", "reasoning_parser")
+"""What an engine resolves for itself, no fingerprint can hold, and yet may change an answer."""
+
+
+def changed(run: RunFile, pool: str) -> str:
+    """How this start's engine differs from those of earlier starts, in one line; empty where it does not."""
+    now = run.engines[pool]["resolved"]
+    differing: dict[str, str] = {}
+    for start in run.earlier:
+        then = start.engines.get(pool, {}).get("resolved", now)
+        for key in sorted(then.keys() | now.keys()):
+            told = key in TELLING or key.startswith(("sampling.", "generation_config.", "chat_template."))
+            if told and then.get(key) != now.get(key):
+                differing.setdefault(key, f"{key} was {then.get(key)}, is {now.get(key)}")
+    return "; ".join(differing.values())
 
 
 def versions() -> dict[str, str]:

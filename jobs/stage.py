@@ -19,7 +19,15 @@ from cluster.driver import Driver, Pool
 from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED, conduct, log_to
 from sequor.errors import BadInput
 from sequor.records import FailureRecord, Journal, ReplyRecord, reply_record
-from sequor.run_folder import RunFile, claim_folder, read_json, refuse_difference, write_json, write_status
+from sequor.run_folder import (
+    RunFile,
+    claim_folder,
+    read_json,
+    refuse_claimed,
+    refuse_difference,
+    write_json,
+    write_status,
+)
 
 LINE_EVERY_S = 30.0
 STATUS_EVERY_S = 2.0
@@ -48,7 +56,7 @@ class Stage:
         if (self.out / "run.json").exists():
             old = read_json(self.out / "run.json", RunFile).fingerprint
             refuse_difference(self.out, {"stage": "none"} | old, run_file.fingerprint)
-            claim_folder(self.out)
+            refuse_claimed(self.out)
         elif self.out.exists() and not all(path.name.startswith(".run.json.") for path in self.out.iterdir()):
             raise BadInput(f"{self.out}: not empty, and no run.json in it: not the folder of a stage")
         self.replies = {record.key: record for record in self._journal}
@@ -61,6 +69,7 @@ class Stage:
             pool = self._make_pool()
             self.out.mkdir(parents=True, exist_ok=True)
             write_json(self.out / "run.json", run_file)
+            claim_folder(self.out)
             log_to(self.out / "logs" / "driver.log")
             return asyncio.run(self._play(pool, waiting, follow))
         finally:

@@ -5,6 +5,8 @@
 2. A saved answer is queued for judging at once, and a question becomes a prompt only when the judges have room
    (`questions`), so that a hundred thousand prompts never wait in memory.
 3. Failures of the machinery are handed back apart from the records: they are asked again by the next run.
+4. Of several records of one turn the first counts. A turn whose predecessor has no record was built on answers that
+   are lost: such a folder is refused.
 """
 
 from collections import deque
@@ -12,6 +14,7 @@ from collections.abc import Iterable
 
 from cluster.conversation import Conversation, Exchange, Failure, Turn
 from cluster.settings import Sampling
+from sequor.errors import BadInput
 from sequor.judging import conversation, judgement, questions
 from sequor.metrics import ANSWERED
 from sequor.parsing import DEFAULT_PARSER
@@ -31,7 +34,7 @@ class Evaluation:
         parser: str = DEFAULT_PARSER,
         judge_sampling: Sampling | None = None,
     ):
-        """`judge` None: answers are only collected."""
+        """`judge` None: answers are only collected. Raises BadInput (rule 4)."""
         self.judge = judge
         self.parser = parser
         self._judge_sampling = judge_sampling
@@ -39,20 +42,35 @@ class Evaluation:
         self._saved: dict[str, list[Exchange]] = {key: [] for key in self._dialogues}
         self._backlog: deque[tuple[Dialogue, int, str]] = deque()
         self._asked: dict[str, Question] = {}
-        self._judged = {record.key for record in judgements if record.judge == judge}
+        self._judged = {record.key for record in judgements if judge is not None and record.judge == judge}
         self.turns_total = sum(len(d.turns) for d in self._dialogues.values())
         self.judgements_total = sum(len(t.in_force) for d in self._dialogues.values() for t in d.turns)
         self.turns_done = 0
         self.judgements_done = len(self._judged)
         self.unjudgeable = 0
         """Questions that will never be asked, because their turn has no answer."""
+        self._askable = 0
+        """Questions about turns that are done, the unjudgeable ones included."""
         for record in sorted(turns, key=lambda record: record.turn):
-            dialogue = self._remember(record)
-            self._saved[dialogue.key].append(Exchange(dialogue.turns[record.turn - 1].prompt, record.answer))
+            self._resume(record)
+
+    def _resume(self, record: TurnRecord) -> None:
+        """Rule 4."""
+        key = f"{record.test_set}/{record.dialogue}"
+        if key not in self._dialogues:
+            raise BadInput(f"turns.jsonl: {record.key}: no such dialogue in dialogues.jsonl")
+        saved, prompts = self._saved[key], self._dialogues[key].turns
+        if record.turn <= len(saved):
+            return
+        if record.turn != len(saved) + 1 or record.turn > len(prompts):
+            raise BadInput(f"turns.jsonl: {record.key}: the turn before it is not there; the file has lost lines")
+        self._remember(record)
+        saved.append(Exchange(prompts[record.turn - 1].prompt, record.answer))
 
     def _remember(self, record: TurnRecord) -> Dialogue:
         dialogue = self._dialogues[f"{record.test_set}/{record.dialogue}"]
         self.turns_done += 1
+        self._askable += len(dialogue.turns[record.turn - 1].in_force)
         if record.status in ANSWERED and record.answer is not None:
             self._backlog.append((dialogue, record.turn, record.answer))
         else:
@@ -60,10 +78,18 @@ class Evaluation:
         return dialogue
 
     @property
+    def answered(self) -> bool:
+        """Every turn has a final outcome."""
+        return self.turns_done == self.turns_total
+
+    @property
+    def judged(self) -> bool:
+        """Every question about the turns that are done has an outcome, or cannot be asked."""
+        return self.judge is None or self.judgements_done + self.unjudgeable == self._askable
+
+    @property
     def complete(self) -> bool:
-        """Every turn has a final outcome, and every question that can be asked has one too."""
-        judged = self.judge is None or self.judgements_done + self.unjudgeable == self.judgements_total
-        return self.turns_done == self.turns_total and judged
+        return self.answered and self.judged
 
     def dialogues(self) -> list[Conversation]:
         """Every dialogue that is not at its end, behind its saved turns. To be called once: it takes the texts."""

@@ -15,7 +15,7 @@ from cluster.settings import Sampling
 from sequor.parsing import DEFAULT_PARSER, PARSERS
 from sequor.prompts.render import render
 from sequor.records import JudgementRecord
-from sequor.types import Dialogue, Question
+from sequor.types import Dialogue, JudgementStatus, Question
 
 
 def questions(dialogue: Dialogue, turn: int, answer: str, judge: str) -> list[Question]:
@@ -53,7 +53,7 @@ def judgement(question: Question, outcome: Outcome, parser: str = DEFAULT_PARSER
         turn=question.turn,
         constraint=question.constraint,
         judge=question.judge,
-        status=PARSERS[parser](outcome.text) if answered else "judge_error",
+        status=_verdict(outcome, parser) if answered else "judge_error",
         parser=parser,
         reply=outcome.text if answered else None,
         reasoning=outcome.reasoning,
@@ -63,3 +63,8 @@ def judgement(question: Question, outcome: Outcome, parser: str = DEFAULT_PARSER
         cached_tokens=outcome.usage.cached_tokens,
         output_tokens=outcome.usage.output_tokens,
     )
+
+
+def _verdict(reply: Response, parser: str) -> JudgementStatus:
+    """A reply that was cut may have been cut within its verdict: "no" of "not at all"."""
+    return "unreadable" if reply.truncated else PARSERS[parser](reply.text)

@@ -11,6 +11,7 @@
 1. A fingerprint is what can change a result. A folder made under another one is refused, and the difference printed.
 2. One driver a folder. Its claim is status.json: on the same machine its process is looked for, from another one its
    counter is watched for a while. Neither needs a lock, so a network file system will do, nor an agreement of clocks.
+   Of two that claim at the same moment the last to write has it; the other one finds out at its next status and stops.
 """
 
 import hashlib
@@ -32,14 +33,32 @@ WATCH_S = 12.0
 """How long a claim from another machine is watched. status.json is written every two seconds while a run lives."""
 
 
+class Start(Struct, frozen=True):
+    """What one start of a run worked with."""
+
+    config: dict[str, Any]
+    versions: dict[str, str]
+    engines: dict[str, dict[str, Any]] = {}
+    """Pool -> settings, versions and hashes as its engine resolved them."""
+
+
 class RunFile(Struct, frozen=True):
-    """run.json."""
+    """run.json. Config, versions and engines are those of the latest start."""
 
     config: dict[str, Any]
     fingerprint: dict[str, str]
     versions: dict[str, str]
     engines: dict[str, dict[str, Any]] = {}
     """Pool -> settings, versions and hashes as its engine resolved them."""
+    earlier: tuple[Start, ...] = ()
+    """Starts that brought an engine up, the first one first, where they worked with something else than the next."""
+
+    def again(self, new: "RunFile") -> "RunFile":
+        """The same run, started once more. A role that the new start has no use for keeps its settings."""
+        last = Start(self.config, self.versions, self.engines)
+        earlier = self.earlier if not self.engines or self.earlier[-1:] == (last,) else (*self.earlier, last)
+        config = {key: self.config.get(key) if value is None else value for key, value in new.config.items()}
+        return RunFile(config, self.fingerprint | new.fingerprint, new.versions, {}, earlier)
 
 
 class RunFolder:
@@ -62,20 +81,22 @@ class RunFolder:
         write_json(self.path / "run.json", run)
 
     def start(self, run: RunFile, test_sets: Iterable[TestSet]) -> RunFile:
-        """Make the folder, or take it up again. Raises BadInput when it holds a run of another configuration, or
-        something else than a run."""
+        """Make the folder, or take it up again; either way it is claimed from here on. Raises BadInput when it holds a
+        run of another configuration, or something else than a run, or when another driver works in it."""
         if not self.exists:
             if self.path.exists() and not all(_begun(path) for path in self.path.iterdir()):
                 raise BadInput(f"{self.path}: not empty, and no run.json in it: not the folder of a run")
             self.path.mkdir(parents=True, exist_ok=True)
             encoder = msgspec.json.Encoder()
             lines = encoder.encode_lines([d for test_set in test_sets for d in test_set.dialogues])
+            claim_folder(self.path)
             write_atomically(self._dialogues, lines)
             self.write(run)
             return run
         old = self.read()
         refuse_difference(self.path, old.fingerprint, run.fingerprint)
-        merged = RunFile(run.config, old.fingerprint | run.fingerprint, run.versions, old.engines)
+        claim_folder(self.path)
+        merged = old.again(run)
         self.write(merged)
         return merged
 
@@ -88,9 +109,9 @@ class RunFolder:
             raise BadInput(f"{self._dialogues}: no dialogue in it")
         return [TestSet(name, tuple(dialogues)) for name, dialogues in by_name.items()]
 
-    def claim(self) -> None:
+    def refuse_claimed(self) -> None:
         """Raises BadInput while another driver works in this folder."""
-        claim_folder(self.path)
+        refuse_claimed(self.path)
 
     def status(self) -> dict[str, Any]:
         """The last one written; empty before the first."""
@@ -102,7 +123,15 @@ class RunFolder:
 
 
 def claim_folder(folder: Path) -> None:
-    """Raises BadInput while another driver works in this folder (rule 2)."""
+    """It is ours from here on (rule 2). Raises BadInput while another driver works in it."""
+    refuse_claimed(folder)
+    path = folder / "status.json"
+    before = read_json(path, dict) if path.exists() else {}
+    write_json(path, before | {"state": "running", "detail": "", "beat": 0} | _me())
+
+
+def refuse_claimed(folder: Path) -> None:
+    """Raises BadInput while another driver works in this folder."""
     path = folder / "status.json"
     if not path.exists():
         return
@@ -120,9 +149,17 @@ def claim_folder(folder: Path) -> None:
 
 
 def write_status(folder: Path, status: dict[str, Any]) -> None:
-    """With who writes it. `status` needs `state`, and `beat`, a counter, while the state is `running`."""
-    me = {"host": socket.gethostname(), "pid": os.getpid(), "born": process_start(os.getpid())}
-    write_json(folder / "status.json", status | me)
+    """With who writes it. `status` needs `state`, and `beat`, a counter, while the state is `running`. Raises BadInput
+    when another driver has claimed the folder since, and OSError."""
+    path, me = folder / "status.json", _me()
+    there = msgspec.json.decode(path.read_bytes()) if path.exists() else me
+    if any(there.get(key) != value for key, value in me.items()):
+        raise BadInput(f"{folder}: taken over by process {there.get('pid')} on {there.get('host')}")
+    write_json(path, status | me)
+
+
+def _me() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": os.getpid(), "born": process_start(os.getpid())}
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -131,16 +168,28 @@ def write_json(path: Path, value: Any) -> None:
 
 def _begun(path: Path) -> bool:
     """Whether this was left by a start that was killed before run.json, the last of its files, was there."""
-    return path.name == "dialogues.jsonl" or path.name.startswith((".dialogues.jsonl.", ".run.json."))
+    begun = "dialogues.jsonl", "status.json"
+    return path.name in begun or path.name.startswith((".dialogues.jsonl.", ".run.json.", ".status.json."))
 
 
 def refuse_difference(path: Path, old: dict[str, str], new: dict[str, str]) -> None:
-    """Raises BadInput naming every key that both have and that differs."""
+    """Raises BadInput naming every key that differs, of the groups that both have. A group's name is a key's beginning:
+    `candidate` of `candidate.model`, `judge[a/b]` of `judge[a/b].model`, and nothing of a key without a dot."""
+    both = {_group(key) for key in old} & {_group(key) for key in new}
     differing = [
-        f"{key}: {old[key]} there, {new[key]} now" for key in sorted(new) if old.get(key, new[key]) != new[key]
+        f"{key}: {old.get(key, 'nothing')} there, {new.get(key, 'nothing')} now"
+        for key in sorted(old.keys() | new.keys())
+        if _group(key) in both and old.get(key) != new.get(key)
     ]
     if differing:
         raise BadInput(f"{path}: holds a run of another configuration ({'; '.join(differing)})")
+
+
+def _group(key: str) -> str:
+    head, bracket, _ = key.partition("].")
+    if bracket:
+        return head + "]"
+    return key.partition(".")[0] if "." in key else ""
 
 
 def content_digest(test_set: TestSet) -> str:
@@ -181,6 +230,8 @@ def _alive(pid: int, born: str | None) -> bool:
         return False
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, PermissionError, OverflowError):
+    except PermissionError:  # somebody else's, and alive
+        pass
+    except (ProcessLookupError, OverflowError):
         return False
     return born is None or process_start(pid) == born

@@ -76,7 +76,8 @@ def score(out: Path) -> tuple[list[SetScore], Tally]:
     """Writes scores/*.csv. Raises BadInput when the folder is no run, or holds nothing to score."""
     folder = RunFolder(out)
     fingerprint = folder.read().fingerprint
-    judged, chosen = "judge.model" in fingerprint, "judge.sampling.choices" in fingerprint
+    of_judges = {key.rpartition("]")[2]: value for key, value in fingerprint.items() if key.startswith("judge[")}
+    judged, chosen = ".model" in of_judges, of_judges.get(".sampling.choices", "none") != "none"
     order = metrics.in_table_order(t.name for t in folder.test_sets())
     test_sets = sorted(folder.test_sets(), key=lambda t: order.index(t.name))
     outcomes: dict[str, Counter[str]] = {name: Counter() for name in order}

@@ -4,6 +4,8 @@ Pure functions of the request. What they say means nothing; it has the length, t
 real models say.
 """
 
+import asyncio
+
 from cluster.conversation import Failure, Outcome, Request, Response, Usage
 
 WORDS = (
@@ -43,6 +45,13 @@ def deadly(request: Request) -> Outcome:
     """Kills its engine at the second turn of any dialogue whose id ends in 2; otherwise the candidate."""
     if request.index == 1 and request.key.endswith("2"):
         raise SystemExit("poisoned")
+    return candidate(request)
+
+
+async def stuck(request: Request) -> Outcome:
+    """Never answers the second turn of any dialogue whose id ends in 2; otherwise the candidate."""
+    if request.index == 1 and request.key.endswith("2"):
+        await asyncio.Event().wait()
     return candidate(request)
 
 

@@ -15,6 +15,7 @@ class LocalHost:
         self._facts = EngineFacts("local", kv_cache_tokens, max_running, 8192)
         self._births = 0
         self.asked: list[Request] = []
+        self.retired: list[str] = []
 
     async def run(self, ready, lost) -> str:
         self._ready, self._lost = ready, lost
@@ -36,6 +37,11 @@ class LocalHost:
         except ReplicaDied:
             asyncio.get_running_loop().call_soon(self.birth)
             raise
+
+    def retire(self, replica: str, reason: str) -> None:
+        self.retired.append(replica)
+        self._lost(replica, reason)
+        asyncio.get_running_loop().call_soon(self.birth)
 
     async def close(self) -> None:
         return None

@@ -10,6 +10,7 @@ import pytest
 from tiny import tiny_model
 
 ROOT = Path(__file__).resolve().parents[1]
+CANDIDATE = ["candidate.engine=scripted", "candidate.model=s", "candidate.script=sequor.scripts:candidate"]
 SCRIPTED = ["candidate.engine=scripted", "candidate.model=s", "judge.engine=scripted", "judge.model=j"]
 
 
@@ -166,3 +167,37 @@ def test_fetch_copies_and_checks_a_local_copy(data, tmp_path):
     shutil.rmtree(data / "tasks")
     assert "no folder in it holds" in refused("fetch", "--from", data, "--out", tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.ray
+def test_respond_then_judge_then_another_judge(data, tmp_path):
+    """Each verb finds what the others left; each judge has its own settings and its own records."""
+    out = tmp_path / "run"
+    done = sequor("respond", f"data={data}", "sets=[single]", "turns=3", *CANDIDATE, "--out", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "judge takes KEY=VALUE" in refused("judge", "my.yaml", "--out", out)
+    for judge, script in (("one", "judge"), ("two/b-1.5", "judge"), ("one", "judge")):
+        scripted = ["judge.engine=scripted", f"judge.script=sequor.scripts:{script}"]
+        done = sequor("judge", "--judge", judge, *scripted, "--out", out)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing is left to judge" in done.stdout
+    records = [json.loads(line) for line in (out / "judgements.jsonl").read_text().splitlines()]
+    assert [record["judge"] for record in records] == ["one"] * 3 + ["two/b-1.5"] * 3
+    words = ["judge.engine=scripted", "judge.script=sequor.scripts:judge", "judge.sampling.top_k=3"]
+    assert "judge[one].sampling.top_k: none there, 3 now" in refused("judge", "--judge", "one", *words, "--out", out)
+    done = sequor("respond", f"data={data}", "sets=[single]", "turns=3", *CANDIDATE, "--out", out)
+    assert done.returncode == 0 and "nothing is left to play" in done.stdout
+
+
+@pytest.mark.ray
+def test_judging_what_is_answered_so_far_is_complete_for_the_judge(data, tmp_path):
+    out = tmp_path / "run"
+    words = [f"data={data}", "sets=[single]", "turns=3", *CANDIDATE, "--out", out]
+    assert sequor("respond", *words).returncode == 0
+    lines = (out / "turns.jsonl").read_text().splitlines(keepends=True)
+    (out / "turns.jsonl").write_text("".join(lines[:2]))
+    scripted = ["judge.engine=scripted", "judge.script=sequor.scripts:judge"]
+    done = sequor("judge", "--judge", "one", *scripted, "--out", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every answer is judged; 1 turns have none yet" in done.stdout
+    assert json.loads((out / "status.json").read_bytes())["state"] == "incomplete"

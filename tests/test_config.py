@@ -1,9 +1,14 @@
 """Settings: every mistake is one line that names file and key."""
 
+from pathlib import Path
+
 import pytest
 
-from jobs.config import SynthesisConfig, load, one_pool
+from cluster import weights
+from jobs.config import SynthesisConfig, load, one_pool, override
+from jobs.fingerprint import fingerprint
 from sequor.errors import BadInput
+from sequor.run_folder import refuse_difference
 
 
 def write(tmp_path, text: str):
@@ -88,3 +93,74 @@ def test_one_pool_serves_both_when_only_sampling_and_number_differ():
     assert one_pool(config.candidate, config.judge)
     config = load(None, ["candidate.model=a", "judge.model=a", "judge.max_model_len=9000"])
     assert not one_pool(config.candidate, config.judge)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sets=[single,add_5,single]"], "sets: 'single' is named twice"),
+        (["sets=[]"], "sets: no test set is named"),
+        (['judge.sampling.choices=["yes","no"]'], "judge.sampling.choices: 'yes' is no verdict for parser strict/2"),
+        (
+            ['judge.sampling.choices=["Final verdict: yes","**Final verdict:** yes"]'],
+            "judge.sampling.choices: every choice is satisfied; both must be there",
+        ),
+    ],
+)
+def test_what_could_never_be_scored_is_refused(words, says):
+    with pytest.raises(BadInput) as error:
+        load(None, ["candidate.model=a", "judge.model=b", *words])
+    assert says in str(error.value)
+
+
+def test_null_is_as_good_as_left_out():
+    raw = {"candidate": {"model": "a"}, "judge": None}
+    override(raw, "judge.sampling.max_tokens=9")
+    assert raw["judge"] == {"sampling": {"max_tokens": 9}}
+
+
+SCRIPTED = ["candidate.engine=scripted", "candidate.model=a", "judge.engine=scripted", "judge.model=b"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "candidate.sampling.temperature=0.5",
+        "candidate.sampling.max_tokens=99",
+        "candidate.sampling.top_k=5",
+        "judge.sampling.choices=['Final verdict: yes', 'Final verdict: no']",
+        "candidate.engine_args.dtype=bfloat16",
+        "candidate.engine_args.load_format=dummy",
+        "candidate.script=x:y",
+        "judge.reasoning_parser=qwen3",
+        "seed=1",
+        "turns=2",
+    ],
+)
+def test_whatever_can_change_a_result_changes_the_fingerprint_also_where_it_was_left_out(word):
+    files = {role: weights.ModelFiles("p", "d") for role in ("candidate", "judge")}
+    before, after = (fingerprint(load(None, [*SCRIPTED, *more]), [], files) for more in ([], [word]))
+    with pytest.raises(BadInput, match="another configuration"):
+        refuse_difference(Path("run"), before, after)
+    with pytest.raises(BadInput, match="another configuration"):
+        refuse_difference(Path("run"), after, before)
+
+
+def test_what_only_changes_the_speed_does_not():
+    files = {role: weights.ModelFiles("p", "d") for role in ("candidate", "judge")}
+    words = ["candidate.replicas=9", "judge.engine_args.max_num_seqs=7", "scheduler.pacing=rounds"]
+    before, after = (fingerprint(load(None, [*SCRIPTED, *more]), [], files) for more in ([], words))
+    refuse_difference(Path("run"), before, after)
+
+
+def test_a_checkpoint_trained_on_is_another_model_and_a_readme_is_none(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(bytes(10_000_000))
+    digest = weights.folder_digest(tmp_path)
+    (tmp_path / "README.md").write_text("notes")
+    (tmp_path / "trainer_log.txt").write_text("loss")
+    assert weights.folder_digest(tmp_path) == digest
+    for change in ("model.safetensors", "config.json", "chat_template.jinja", "tokenizer.json"):
+        before = weights.folder_digest(tmp_path)
+        (tmp_path / change).write_bytes(b"\1" * 10_000_000 if "model" in change else b"{ }")
+        assert weights.folder_digest(tmp_path) != before

@@ -47,7 +47,7 @@ def test_counts_of_earlier_starts_come_from_the_records():
         constraint="c",
         judge="j",
         status="satisfied",
-        parser="strict/1",
+        parser="strict/2",
         prompt_tokens=70,
         cached_tokens=16,
         output_tokens=5,

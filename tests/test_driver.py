@@ -8,6 +8,7 @@ from local import LocalHost
 from cluster.conversation import Conversation, Failure, Response
 from cluster.driver import Driver, EngineStartError, Pool, ReplicaDied, Stalled
 from cluster.scheduler import ConversationScheduler
+from jobs.conduct import conduct
 
 
 def dialogue(key: str, turns: int = 3) -> Conversation:
@@ -153,3 +154,37 @@ def test_a_full_disk_ends_the_run():
 
     with pytest.raises(OSError, match="No space"):
         play(LocalHost(echo), dialogue("a"), keep=full)
+
+
+class Sick(LocalHost):
+    """Its first replica answers nothing but errors."""
+
+    async def ask(self, replica: str, request):
+        await asyncio.sleep(0)
+        return Failure("engine_error", "boom") if replica == "r1" else echo(request)
+
+
+def test_a_replica_that_always_errors_is_replaced_and_costs_no_conversation():
+    host = Sick(echo, replicas=2, max_running=8)
+    complete, saved = play(host, *(dialogue(f"d{n}") for n in range(40)))
+    assert complete and host.retired == ["r1"]
+    assert len(saved) == 120 and all(isinstance(turn.outcome, Response) for turn in saved)
+
+
+def test_an_observer_that_breaks_stops_the_run():
+    async def run():
+        pool = Pool("p", ConversationScheduler(), LocalHost(echo))
+
+        async def keep(saves):
+            await asyncio.sleep(0.005)
+            return []
+
+        async def watching():
+            raise KeyError("a bug")
+
+        driver = Driver([pool], keep)
+        driver.add(pool, [dialogue("a", 500)])
+        await conduct(driver, watching())
+
+    with pytest.raises(KeyError, match="a bug"):
+        asyncio.run(run())

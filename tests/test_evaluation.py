@@ -1,6 +1,9 @@
 """A run as conversations, without engines: what is left to play, to ask and to write."""
 
+import pytest
+
 from cluster.conversation import Failure, Response, Turn
+from sequor.errors import BadInput
 from sequor.evaluation import Evaluation
 from sequor.records import FailureRecord, JudgementRecord, TurnRecord
 from sequor.types import Constraint, Dialogue, TestSet, UserTurn
@@ -95,3 +98,29 @@ def test_without_a_judge_answers_are_enough():
         for turn in range(3):
             evaluation.finished(Turn(f"tuples_3/{dialogue}", turn, Response("a")), 0.0)
     assert evaluation.complete and evaluation.questions(100) == []
+
+
+def test_of_a_turn_that_stands_there_twice_the_first_record_counts():
+    evaluation = fresh([answered(1, answer="first"), answered(1, answer="second"), answered(2)])
+    [done] = [c for c in evaluation.dialogues() if c.key == "tuples_3/d0"]
+    assert [e.answer for e in done.finished] == ["first", "a"]
+    assert evaluation.turns_done == 2
+
+
+def test_a_turn_without_its_predecessor_is_refused():
+    with pytest.raises(BadInput, match=r"tuples_3/d0/3: the turn before it is not there"):
+        fresh([answered(1), answered(3)])
+    with pytest.raises(BadInput, match=r"tuples_3/d9/1: no such dialogue"):
+        fresh([answered(1, dialogue="d9")])
+
+
+def test_answers_and_judgements_are_complete_each_for_itself():
+    verdicts = [
+        JudgementRecord(
+            test_set="tuples_3", dialogue="d0", turn=1, constraint=c, judge="j", status="violated", parser="p"
+        )
+        for c in ("c1", "c2")
+    ]
+    evaluation = fresh([answered(1), answered(2, answer=None, status="empty")], verdicts)
+    assert (evaluation.answered, evaluation.judged, evaluation.complete) == (False, True, False)
+    assert not fresh([answered(1)], verdicts[:1]).judged

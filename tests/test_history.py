@@ -21,6 +21,10 @@ NO_SYSTEM = (
 """Like Gemma 2."""
 SPOKEN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n\n{% endfor %}assistant: "
 """No special token ends a turn."""
+REFUSES = CHATML.replace(
+    "{{ m.content }}", "{{ raise_exception('no tags, please') if '<x>' in m.content else m.content }}"
+)
+"""Takes some texts for markup of its own, as several templates for tools do."""
 
 END = 2
 
@@ -229,3 +233,13 @@ def test_the_conversation_longest_unused_is_forgotten_first():
     assert history("a") == "bridged"
     play("c")
     assert [history(key) for key in "abc"] == ["bridged", "rendered", "bridged"]
+
+
+def test_a_text_that_the_template_refuses_fails_its_turn_alone():
+    histories = Histories(Template(tokenizer(REFUSES)), 4096)
+    assert histories.prompt(request("an <x>"), 16) == Failure("template_error", "no tags, please")
+    first = histories.prompt(request("hello"), 16)
+    histories.remember(request("hello"), first, [5, 6], "an <x>")
+    assert len(histories) == 0
+    refused = histories.prompt(request("more", ("hello", "an <x>")), 16)
+    assert refused.status == "template_error" and not refused.retryable

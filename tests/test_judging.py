@@ -63,3 +63,9 @@ def test_a_failure_is_a_judge_error_with_its_reason_and_no_reply():
     record = judgement(asked()[0], Failure("reasoning_unfinished", "no answer in 32 tokens"))
     assert (record.status, record.reply) == ("judge_error", None)
     assert record.detail == "reasoning_unfinished: no answer in 32 tokens"
+
+
+def test_a_cut_reply_has_no_verdict():
+    """It may have been cut within one: "no" of "not at all"."""
+    assert judgement(asked()[0], Response("Final verdict: no")).status == "violated"
+    assert judgement(asked()[0], Response("Final verdict: no", truncated=True)).status == "unreadable"

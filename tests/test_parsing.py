@@ -24,7 +24,9 @@ SATISFIED, VIOLATED, UNREADABLE = "satisfied", "violated", "unreadable"
         ("Final verdict: “yes”", SATISFIED),
         ("Final verdict: [no]", VIOLATED),
         ("## Final verdict\nyes", SATISFIED),
-        ("Final verdict: yes, it follows the rule.", SATISFIED),
+        ("Final verdict: yes!", SATISFIED),
+        ("> **Final verdict: no.**\n\n---\n", VIOLATED),
+        ('Final verdict: "no".', VIOLATED),
         ("Final verdict：yes", SATISFIED),
         # two verdicts: the last one counts
         ("Final verdict: yes\nWait, I miscounted.\nFinal verdict: no", VIOLATED),
@@ -56,7 +58,14 @@ SATISFIED, VIOLATED, UNREADABLE = "satisfied", "violated", "unreadable"
         ("Verdict: yes", UNREADABLE),
         ("", UNREADABLE),
         ("Veredicto final: sí", UNREADABLE),
-        ("Close with one line: Final verdict: yes Final verdict: no", VIOLATED),
+        # more than a verdict: it may be taken back, or be a quotation
+        ("Final verdict: yes, it follows the rule.", UNREADABLE),
+        ("Final verdict: yes\n\nActually, the third sentence breaks the rule.", UNREADABLE),
+        ("Final verdict: no\nI mean that it follows the rule.", UNREADABLE),
+        ('I close with "Final verdict: yes" or "Final verdict: no". First I count the words.', UNREADABLE),
+        ('I close with "Final verdict: yes" or "Final verdict: no".', UNREADABLE),
+        ("Close with one line: Final verdict: yes Final verdict: no", UNREADABLE),
+        ('The answer says "Final verdict: yes" and then\nFinal verdict: yes\nwhich is part of it.', UNREADABLE),
         ("Final verdict: oui", UNREADABLE),
     ],
 )

@@ -148,3 +148,33 @@ def test_poisoned_dialogues_fail_alone_and_the_rest_of_the_run_is_complete(tmp_p
     assert all("at the death of 3 engines" in f["detail"] for f in failed)
     played = keys(out / "turns.jsonl", "test_set", "dialogue", "turn")
     assert len(played) == len(set(played)) == 2 * (3 * 4 + 1)
+
+
+def test_an_engine_that_hangs_is_ended_and_what_hangs_every_engine_fails_alone(tmp_path):
+    out = tmp_path / "run"
+    words = ["sets=[single]", "turns=3", "candidate.script=sequor.scripts:stuck", "candidate.hang_timeout_s=1.5"]
+    done = subprocess.run(
+        command(out, *words, "candidate.replicas=1"), cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 3, done.stdout + done.stderr
+    [failed] = [json.loads(line) for line in (out / "failures.jsonl").read_text().splitlines()]
+    assert failed["key"] == "single/persona_2/2"
+    assert "at the death of 3 engines; the last one: hung: no step in" in failed["detail"]
+    assert lines(out / "turns.jsonl") == 3 * 3 + 1
+
+
+def test_a_signal_before_the_first_answer_exits_with_75(tmp_path):
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        command(out, "candidate.script=sequor.scripts:stuck", "sets=[single]", "dialogues=2"),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while not (out / "turns.jsonl").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 75, said
+    assert "The same command continues." in said

@@ -6,6 +6,7 @@ import socket
 import msgspec
 import pytest
 
+from jobs.run import changed
 from sequor import run_folder
 from sequor.errors import BadInput
 from sequor.run_folder import RunFile, RunFolder, content_digest
@@ -44,9 +45,46 @@ def test_another_configuration_is_refused_with_every_difference(folder):
 
 
 def test_a_judge_may_be_added_to_what_was_only_answered(folder):
-    folder.start(run_file(**{"judge.model": "a"}), [SET])
-    with pytest.raises(BadInput, match="judge.model: a there, b now"):
-        folder.start(run_file(**{"judge.model": "b"}), [SET])
+    folder.start(run_file(**{"judge[a/a-1.5].prompt": "p", "judge[a/a-1.5].parser": "strict"}), [SET])
+    folder.start(run_file(**{"judge[b].prompt": "p", "judge[b].parser": "other"}), [SET])
+    with pytest.raises(BadInput, match=r"judge\[b\].parser: other there, strict now"):
+        folder.start(run_file(**{"judge[b].prompt": "p", "judge[b].parser": "strict"}), [SET])
+
+
+def test_a_key_that_only_one_side_has_is_a_difference_within_a_group_that_both_have(folder):
+    folder.start(run_file(**{"candidate.model": "a", "test_set.single": "1"}), [SET])
+    with pytest.raises(BadInput, match="candidate.sampling.top_k: nothing there, 5 now"):
+        folder.start(
+            run_file(**{"candidate.model": "a", "candidate.sampling.top_k": "5", "test_set.single": "1"}), [SET]
+        )
+    with pytest.raises(BadInput, match="test_set.add_5: nothing there, 2 now; test_set.single: 1 there, nothing now"):
+        folder.start(run_file(**{"candidate.model": "a", "test_set.add_5": "2"}), [SET])
+
+
+def test_each_start_with_another_engine_is_kept(folder):
+    def engine(folder, run, dtype):
+        folder.write(msgspec.structs.replace(run, engines={"candidate": {"resolved": {"dtype": dtype}}}))
+
+    for dtype in ("bfloat16", "bfloat16", "float32"):
+        engine(folder, folder.start(run_file(), [SET]), dtype)
+    run = folder.start(run_file(), [SET])
+    assert [start.engines["candidate"]["resolved"]["dtype"] for start in run.earlier] == ["bfloat16", "float32"]
+    engine(folder, run, "float32")
+    assert changed(folder.read(), "candidate") == "dtype was bfloat16, is float32"
+
+
+def test_a_role_that_a_start_has_no_use_for_keeps_its_settings(folder):
+    run = folder.start(RunFile({"turns": 1, "judge": None}, {"seed": "0"}, {}), [SET])
+    run = folder.start(RunFile({"turns": 1, "judge": {"model": "j"}}, {"seed": "0"}, {}), [SET])
+    run = folder.start(RunFile({"turns": 1, "judge": None}, {"seed": "0"}, {}), [SET])
+    assert run.config == {"turns": 1, "judge": {"model": "j"}}
+
+
+def test_of_two_drivers_the_later_claim_has_the_folder(folder):
+    folder.write_status({"state": "running", "beat": 1})
+    status(folder, pid=os.getppid(), born="1")
+    with pytest.raises(BadInput, match=f"taken over by process {os.getppid()}"):
+        folder.write_status({"state": "running", "beat": 2})
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
@@ -71,23 +109,33 @@ def test_an_empty_folder_is_no_run_to_be_read(tmp_path):
 def test_a_folder_whose_driver_lives_on_this_machine_is_refused(folder):
     status(folder, pid=os.getppid(), born=run_folder.process_start(os.getppid()))
     with pytest.raises(BadInput, match="works in this folder"):
-        folder.claim()
+        folder.refuse_claimed()
 
 
 def test_a_dead_driver_or_another_process_with_its_number_is_no_hindrance(folder):
     status(folder, pid=os.getppid(), born="1")
-    folder.claim()
+    folder.refuse_claimed()
     status(folder, pid=2**22 + 1, born="1")
-    folder.claim()
+    folder.refuse_claimed()
+
+
+def test_somebody_elses_process_is_alive_too(folder, monkeypatch):
+    def not_ours(pid, signum):
+        raise PermissionError
+
+    monkeypatch.setattr(run_folder.os, "kill", not_ours)
+    status(folder, pid=os.getppid(), born=run_folder.process_start(os.getppid()))
+    with pytest.raises(BadInput, match="works in this folder"):
+        folder.refuse_claimed()
 
 
 def test_a_driver_on_another_machine_is_alive_while_it_counts(folder, monkeypatch):
     status(folder, host="elsewhere")
     monkeypatch.setattr(run_folder.time, "sleep", lambda _: None)
-    folder.claim()
+    folder.refuse_claimed()
     monkeypatch.setattr(run_folder.time, "sleep", lambda _: status(folder, host="elsewhere", beat=2))
     with pytest.raises(BadInput, match="on elsewhere works in this folder"):
-        folder.claim()
+        folder.refuse_claimed()
 
 
 def test_a_digest_names_the_content():

@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.conversation import Conversation, Failure, Request, Response, Usage
-from cluster.events import ConversationsAdded, ReplicaLost, ReplicaReady, SaveTurn, SendTurn, TurnFinished
+from cluster.events import (
+    ConversationsAdded,
+    ReplicaLost,
+    ReplicaReady,
+    RetireReplica,
+    SaveTurn,
+    SendTurn,
+    TurnFinished,
+)
 from cluster.scheduler import ConversationScheduler, sampling_seed
 from cluster.settings import SchedulerSettings
 
@@ -324,3 +332,58 @@ def test_tight_budgets_long_answers_and_changing_replicas_never_lock(turns, toke
             perform(scheduler.handle(TurnFinished(send.ticket, Response("x" * usage.output_tokens, usage=usage))))
     assert len(saved) == sum(turns)
     assert scheduler.counts.pauses <= sum(turns) + len(turns) * deaths
+
+
+def test_what_failed_on_one_replica_is_asked_again_on_another():
+    scheduler = ConversationScheduler(expected_output=OUTPUT)
+    [send] = sends(scheduler.handle(ConversationsAdded((conversation("a"),)), ready("r1"), ready("r2")))
+    [again] = sends(finish(scheduler, send, Failure("timeout", "slow")))
+    assert {send.replica, again.replica} == {"r1", "r2"} and again.request.index == 0
+    assert again.request.seed == send.request.seed
+    [third] = sends(finish(scheduler, again, Failure("timeout", "slow")))
+    assert third.replica == send.replica
+
+
+def test_a_full_or_quarantined_replica_with_the_largest_cache_does_not_keep_others_waiting():
+    scheduler = ConversationScheduler(expected_output=OUTPUT)
+    sent = sends(scheduler.handle(ready("large", 1_000_000, running=1), ready("small", 10_000, running=9)))
+    sent = sends(scheduler.handle(ConversationsAdded(tuple(conversation(k) for k in "abcd"))))
+    assert [send.replica for send in sent] == ["large", "small", "small", "small"]
+
+
+def test_a_replica_that_fails_everything_is_retired_and_its_conversations_are_not_blamed():
+    scheduler = ConversationScheduler(expected_output=OUTPUT)
+    work = tuple(conversation(str(n), 1) for n in range(6))
+    sent = sends(scheduler.handle(ConversationsAdded(work), ready("sick", running=6)))
+    retired = []
+    for send in sent[:5]:
+        retired += [a for a in finish(scheduler, send, Failure("engine_error", "boom")) if isinstance(a, RetireReplica)]
+    assert [(a.replica, a.reason) for a in retired] == [
+        ("sick", "5 conversations failed on it in a row; the last one: boom")
+    ]
+    assert finish(scheduler, sent[5]) == []  # its engine is gone: nobody can tell whose answer this is
+    assert scheduler.handle(ReplicaLost("sick")) == []
+    again = sends(scheduler.handle(ready("well", running=6)))
+    assert {send.request.key for send in again} == {str(n) for n in range(6)}  # together: none of them is suspected
+    for send in again:
+        assert len(saves(finish(scheduler, send))) == 1
+    assert scheduler.finished
+
+
+def test_good_answers_between_keep_a_replica():
+    scheduler, sent = started(*(conversation(str(n), 1) for n in range(20)), attempts=1)
+    for number, send in enumerate(sent):
+        actions = finish(scheduler, send, Failure("timeout") if number % 4 else None)
+        assert not [action for action in actions if isinstance(action, RetireReplica)]
+
+
+def test_what_a_pause_frees_is_used_at_once():
+    """`old` stays, `grown` pauses, and an urgent question takes its room in the same step."""
+    scheduler = ConversationScheduler(SchedulerSettings(kv_share=1.0), expected_output=OUTPUT)
+    work = (conversation("old"), conversation("grown"), conversation("question", 1, urgent=True))
+    sent = sends(scheduler.handle(ready(tokens=60, running=2), ConversationsAdded(work[:2])))
+    assert [send.request.key for send in sent] == ["old", "grown"]
+    scheduler.handle(ConversationsAdded(work[2:]))
+    grown = Response("x", usage=Usage(60, 0, 10))
+    assert [send.request.key for send in sends(finish(scheduler, sent[1], grown))] == ["question"]
+    assert scheduler.paused == 1
