@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from cluster.conversation import Conversation, Exchange
 
 DEATHS_SUSPECTED = 2
+OVERLAP = 8
 CHARACTERS_PER_TOKEN = 3
 """Low on purpose: English has about 4 with today's vocabularies, and a prompt taken for too long only waits."""
 
@@ -76,6 +77,12 @@ class Book:
     failing: set[str] = field(default_factory=set)
     """Conversations that the machinery has failed since this replica's last good outcome."""
 
+    @property
+    def places(self) -> int:
+        """Conversations that may be live: a few more than the engine runs at once, so that the place of one that waits
+        for its next turn is not empty meanwhile."""
+        return self.max_running + self.max_running // OVERLAP
+
     def enter(self, play: Play) -> None:
         self.live[play.key] = play
         self.need += play.need
@@ -94,7 +101,7 @@ class Book:
         """Whether `count` more conversations that need so much together may be let in."""
         if not self.live:
             return True
-        if self.quarantined or len(self.live) + count > self.max_running:
+        if self.quarantined or len(self.live) + count > self.places:
             return False
         headroom = int((len(self.live) + count) * expected_output)
         return self.need + need + headroom <= self.budget

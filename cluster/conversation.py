@@ -100,6 +100,9 @@ class Conversation(Struct, frozen=True):
     """Started before conversations that are not: a judge's question before another dialogue of the same pool."""
     sampling: Sampling | None = None
     """Instead of the pool's own, where one pool serves conversations of several kinds."""
+    seed_key: str | None = None
+    """What seeds are made from instead of `key`, where several runs share a pool: a run's answers must not depend on
+    its company."""
 
 
 class Turn(Struct, frozen=True):

@@ -5,6 +5,10 @@ written down (`keep`), and only then send what builds on them. While one batch i
 so a slow disk makes batches larger, not turns slower. `keep` may answer with new conversations: a judge's questions
 about the answer that was just saved.
 
+Pools start in their order, each as soon as the GPUs that it needs are free, and none before the one in front of it. A
+pool is over when its work is done and so are the pools that feed it; then its engines are closed and its GPUs are free.
+So a judge that stands behind its candidate, with room for one of them, judges when all is answered.
+
     ClusterError
     ├─ Stalled           work is left and no replica can come again
     ├─ EngineStartError  an engine's constructor raised; carries its message
@@ -12,6 +16,7 @@ about the answer that was just saved.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -88,6 +93,13 @@ class Pool:
     scheduler: ConversationScheduler
     host: Host
     turn_timeout_s: float = 1800.0
+    gpus: float = 0.0
+    """Of all its replicas."""
+    fed_by: "tuple[Pool, ...]" = ()
+    """Pools whose finished turns bring it more work."""
+    started: bool = False
+    over: bool = False
+    """Its work is done, or was given up, and its engines are closed or closing."""
     facts: dict[str, EngineFacts] = field(default_factory=dict)
     """Facts of every replica that ever came up, by its name."""
     alive: set[str] = field(default_factory=set)
@@ -95,6 +107,8 @@ class Pool:
     """On the monotonic clock."""
     hopeless: str | None = None
     """Why no replica will come again, once that is known."""
+    failed: BaseException | None = None
+    """What ended its host."""
 
 
 class _Decided(NamedTuple):
@@ -110,15 +124,30 @@ Keep = Callable[[list[tuple[Pool, Turn]]], Awaitable[Iterable[tuple[Pool, tuple[
 class Driver:
     """Plays conversations on pools until nothing is left to do."""
 
-    def __init__(self, pools: Iterable[Pool], keep: Keep, on_ready: Callable[[Pool, EngineFacts], None] | None = None):
+    def __init__(
+        self,
+        pools: Iterable[Pool],
+        keep: Keep,
+        on_ready: Callable[[Pool, EngineFacts], None] | None = None,
+        gpus: float = math.inf,
+        give_up: Callable[[Pool, ClusterError], bool] = lambda pool, error: False,
+    ):
+        """`gpus`: how many there are for all pools. `give_up`: whether the others go on without a pool that cannot have
+        a replica; False ends the play with that error."""
         self.pools = list(pools)
         self._keep = keep
         self._on_ready = on_ready
+        self._free_gpus = gpus
+        self._give_up = give_up
+        self._watchers: dict[int, asyncio.Task[None]] = {}
         self._inbox: list[tuple[Pool, Event]] = []
         self._wake = asyncio.Event()
         self._stopping = False
 
     def add(self, pool: Pool, conversations: Iterable[Conversation]) -> None:
+        """Raises ValueError when the pool is over: `fed_by` lacks a pool."""
+        if pool.over:
+            raise ValueError(f"pool {pool.name} is over, and more work comes")
         self._post(pool, ConversationsAdded(tuple(conversations)))
 
     def stop(self) -> None:
@@ -132,10 +161,9 @@ class Driver:
         `keep` raises; what was saved stays saved."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                watchers = [tasks.create_task(self._watch(pool)) for pool in self.pools]
                 asks: set[asyncio.Task[None]] = set()
                 await self._loop(tasks, asks)
-                for task in [*watchers, *asks]:
+                for task in [*self._watchers.values(), *asks]:
                     task.cancel()
         except BaseExceptionGroup as group:
             raise _first(group) from None
@@ -162,10 +190,41 @@ class Driver:
                 task.add_done_callback(asks.discard)
             if self._inbox:
                 continue
-            if all(pool.scheduler.finished for pool in self.pools):
+            self._check_hope(tasks)
+            self._end_pools(tasks)
+            if all(pool.over for pool in self.pools):
                 return
-            self._check_hope()
+            self._start_pools(tasks)
             await self._wake.wait()
+
+    def _start_pools(self, tasks: asyncio.TaskGroup) -> None:
+        for pool in self.pools:
+            if pool.started or pool.over:
+                continue
+            if pool.gpus > self._free_gpus:
+                return
+            pool.started = True
+            self._free_gpus -= pool.gpus
+            self._watchers[id(pool)] = tasks.create_task(self._watch(pool))
+
+    def _end_pools(self, tasks: asyncio.TaskGroup) -> None:
+        for pool in self.pools:
+            if not pool.over and pool.scheduler.finished and all(feeder.over for feeder in pool.fed_by):
+                self._end(pool, tasks)
+
+    def _end(self, pool: Pool, tasks: asyncio.TaskGroup) -> None:
+        pool.over = True
+        if pool.started:
+            self._watchers.pop(id(pool)).cancel()
+            pool.occupancy.over(time.monotonic())
+            pool.alive.clear()
+            if not all(other.over for other in self.pools):  # or whoever conducts closes it
+                tasks.create_task(self._close(pool))
+
+    async def _close(self, pool: Pool) -> None:
+        await pool.host.close()
+        self._free_gpus += pool.gpus
+        self._wake.set()
 
     def _decide(self, batch: list[tuple[Pool, Event]]) -> "_Decided":
         saves, sends, retired = decided = _Decided([], [], [])
@@ -177,7 +236,7 @@ class Driver:
                 match action:
                     case SaveTurn():
                         saves.append((pool, action.turn))
-                    case SendTurn():
+                    case SendTurn() if not pool.over:
                         sends.append((pool, action))
                     case RetireReplica():
                         retired.append((pool, action))
@@ -198,10 +257,13 @@ class Driver:
         self._post(pool, TurnFinished(action.ticket, outcome))
 
     async def _watch(self, pool: Pool) -> None:
-        pool.hopeless = await pool.host.run(
-            lambda replica, facts: self._ready(pool, replica, facts),
-            lambda replica, reason: self._lost(pool, replica, reason),
-        )
+        try:
+            pool.hopeless = await pool.host.run(
+                lambda replica, facts: self._ready(pool, replica, facts),
+                lambda replica, reason: self._lost(pool, replica, reason),
+            )
+        except* EngineStartError as group:
+            pool.failed = _first(group)
         self._wake.set()
 
     def _ready(self, pool: Pool, replica: str, facts: EngineFacts) -> None:
@@ -218,12 +280,20 @@ class Driver:
             pool.occupancy.died(replica, time.monotonic())
             self._post(pool, ReplicaLost(replica, reason))
 
-    def _check_hope(self) -> None:
+    def _check_hope(self, tasks: asyncio.TaskGroup) -> None:
+        """Raises ClusterError."""
         for pool in self.pools:
+            if pool.over:
+                continue
+            error = pool.failed
             if pool.hopeless and not pool.alive and not pool.scheduler.finished:
                 left = pool.scheduler.unfinished
                 what = f"pool {pool.name}: no replica is left, {left} conversations are unfinished"
-                raise Stalled(f"{what}: {pool.hopeless}")
+                error = Stalled(f"{what}: {pool.hopeless}")
+            if error is not None:
+                if not self._give_up(pool, error):
+                    raise error
+                self._end(pool, tasks)
 
     def _post(self, pool: Pool, event: Event) -> None:
         self._inbox.append((pool, event))

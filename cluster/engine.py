@@ -48,6 +48,10 @@ CPU_KV_CACHE_BYTES = 2 * 2**30
 """Unless VLLM_CPU_KVCACHE_SPACE or the settings say otherwise; vLLM of its own takes nearly all memory."""
 
 
+MEMORY_SHARE = 0.9
+"""Of a GPU's memory, for all engines that share it."""
+
+
 class EngineDied(Exception):
     """The engine is dead and will answer nothing more. One line: why."""
 
@@ -58,6 +62,8 @@ def vllm_args(settings: EngineSettings, model_path: str, on_cpu: bool) -> dict[s
     args |= CPU_ARGS if on_cpu else GPU_ARGS
     if on_cpu and not os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
         args["kv_cache_memory_bytes"] = CPU_KV_CACHE_BYTES
+    if not on_cpu and settings.gpus is not None and 0 < settings.gpus < 1:
+        args["gpu_memory_utilization"] = round(MEMORY_SHARE * settings.gpus, 3)
     if settings.max_model_len is not None:
         args["max_model_len"] = settings.max_model_len
     if settings.revision is not None:

@@ -11,15 +11,21 @@ no step for `hang_timeout_s`, or whose process no longer says anything, is kille
 
 import asyncio
 import logging
+import os
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
 import ray
 from ray.actor import ActorHandle
 from ray.exceptions import RayError, RayTaskError
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from cluster.conversation import EngineFacts, Failure, Outcome, Request
 from cluster.driver import ClusterError, Engine, EngineStartError, ReplicaDied, Unreachable
@@ -68,7 +74,12 @@ def gpus_available() -> float:
     return float(ray.cluster_resources().get("GPU", 0.0))
 
 
-def gpus_of(settings: EngineSettings) -> int:
+def largest_node() -> float:
+    """GPUs of the node that has most."""
+    return max((float(node["Resources"].get("GPU", 0.0)) for node in ray.nodes() if node["Alive"]), default=0.0)
+
+
+def gpus_of(settings: EngineSettings) -> float:
     """GPUs of one replica: as set, or one for each part of the model; none for a script or vLLM's CPU build."""
     if settings.gpus is not None:
         return settings.gpus
@@ -88,7 +99,10 @@ def _installed(distribution: str) -> bool:
 class Replica:
     """The actor: one engine, and a call that ends only with the actor's life."""
 
-    def __init__(self, settings: EngineSettings, model_path: str):
+    def __init__(self, settings: EngineSettings, model_path: str, log: Path | None):
+        """`log`: everything that this process and its children print goes there, where the folder can be seen."""
+        if log is not None:
+            _redirect(log)
         self._settings = settings
         self._model_path = model_path
         self._engine: Engine | None = None
@@ -124,11 +138,12 @@ class Replica:
 class RayReplicas:
     """The Host of one pool (cluster/driver.py)."""
 
-    def __init__(self, name: str, settings: EngineSettings, model_path: str, env: dict[str, str] | None = None):
+    def __init__(self, name: str, settings: EngineSettings, model_path: str, logs: Path | None = None):
+        """`logs`: folder for a file a replica; should be on storage that all nodes share."""
         self.name = name
+        self._logs = logs
         self._settings = settings
         self._model_path = model_path
-        self._env = env or {}
         self._actors: dict[str, ActorHandle] = {}
         self._ever_ready = False
         self._fruitful: set[str] = set()
@@ -185,9 +200,10 @@ class RayReplicas:
         while births_in_vain < BIRTHS_IN_VAIN and lives_in_vain < LIVES_IN_VAIN:
             name = f"{self.name}-{slot}.{births}"
             births += 1
-            actor = self._create()
+            actor = self._create(name)
             try:
-                facts = await asyncio.wait_for(actor.start.remote(), self._settings.start_timeout_s)
+                async with _one_by_one(self._settings):
+                    facts = await asyncio.wait_for(actor.start.remote(), self._settings.start_timeout_s)
             except (RayError, TimeoutError) as error:
                 births_in_vain += 1
                 self._failed_start(name, actor, error)
@@ -207,15 +223,26 @@ class RayReplicas:
             log.warning("replica %s is lost: %s", name, reason)
             lost(name, reason)
 
-    def _create(self) -> ActorHandle:
-        options = {
+    def _create(self, name: str) -> ActorHandle:
+        options: dict[str, Any] = {
             "num_cpus": 0 if self._settings.engine == "scripted" else 1,
             "num_gpus": gpus_of(self._settings),
             "max_concurrency": 4096,
             "max_restarts": 0,
-            "runtime_env": {"env_vars": self._env} if self._env else None,
         }
-        return ray.remote(Replica).options(**options).remote(self._settings, self._model_path)
+        if self._settings.engine_args.get("distributed_executor_backend") == "ray":
+            options |= self._spread(int(options["num_gpus"]))
+        log = self._logs / f"{name}.log" if self._logs else None
+        return ray.remote(Replica).options(**options).remote(self._settings, self._model_path, log)
+
+    def _spread(self, gpus: int) -> dict[str, Any]:
+        """A placement group of one bundle a GPU, on as few nodes as can be: vLLM puts its workers into the group that
+        its engine stands in. The group ends with the engine's actor."""
+        group = placement_group([{"GPU": 1, "CPU": 1}] * gpus, strategy="PACK")
+        strategy = PlacementGroupSchedulingStrategy(
+            group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True
+        )
+        return {"num_gpus": 0, "num_cpus": 0, "scheduling_strategy": strategy}
 
     def _failed_start(self, name: str, actor: ActorHandle, error: Exception) -> None:
         ray.kill(actor)
@@ -255,6 +282,23 @@ class RayReplicas:
         except RayError as error:
             return _line(error)
         return "ended"
+
+
+_births = asyncio.Lock()
+
+
+def _one_by_one(settings: EngineSettings) -> AbstractAsyncContextManager:
+    """vLLM measures free memory while it starts: engines that share a GPU must not do so at the same time."""
+    return _births if 0 < gpus_of(settings) < 1 else nullcontext()
+
+
+def _redirect(log: Path) -> None:
+    """Ray keeps what its workers print in its session's folder, which goes with the node."""
+    if not log.parent.is_dir():
+        return  # no shared storage: Ray's own files are all there is
+    with open(log, "ab", buffering=0) as file:
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
 
 
 async def _settled(call: "ray.ObjectRef") -> None:

@@ -254,7 +254,7 @@ class ConversationScheduler:
             return False
         book = max(fitting, key=lambda book: (book.budget - book.need, -len(book.live)))
         queue.popleft()
-        room = max(1, book.max_running - len(book.live))
+        room = max(1, book.places - len(book.live))
         if group[room:]:
             queue.appendleft(group[room:])
         for play in group[:room]:
@@ -295,7 +295,7 @@ class ConversationScheduler:
             history=tuple(play.exchanges),
             user=play.user,
             system=play.conversation.system,
-            seed=sampling_seed(self.seed, play.key, play.index),
+            seed=sampling_seed(self.seed, play.conversation.seed_key or play.key, play.index),
             sampling=play.conversation.sampling,
             last=play.index + 1 == len(play.conversation.user_turns),
         )

@@ -34,8 +34,9 @@ class EngineSettings(Struct, frozen=True, forbid_unknown_fields=True):
     engine: Literal["vllm", "scripted"] = "vllm"
     revision: str | None = None
     replicas: Positive = 1
-    gpus: Annotated[int, Meta(ge=0)] | None = None
-    """GPUs of one replica. Left out: tensor x pipeline parallel size, or none where the engine runs on the CPU."""
+    gpus: Annotated[float, Meta(ge=0)] | None = None
+    """GPUs of one replica. Left out: tensor x pipeline parallel size, or none where the engine runs on the CPU. Less
+    than one is a share of one GPU, and of its memory; such engines start one after the other."""
     sampling: Sampling = Sampling()
     max_model_len: Positive | None = None
     """Context in tokens. Left out: the model's own."""

@@ -11,6 +11,7 @@ from cluster.settings import EngineSettings
 from cluster.weights import ModelFiles
 from jobs.config import RunConfig
 from jobs.data import load_test_sets
+from jobs.plan import Assumed, replica
 from jobs.pools import engines, models
 from jobs.preflight import preflight
 from sequor.errors import BadInput
@@ -33,18 +34,25 @@ def check(config: RunConfig, console: Console) -> None:
     _show_gpus(config, roles, machine, console)
     for role in roles:
         _show(role, getattr(config, role), found[role], test_sets[0].dialogues[0], console)
+        if machine.gpus:
+            assumed = Assumed(gpu_memory_gib=min(gpu.memory_gib for gpu in machine.gpus))
+            _, memory = replica(role, config, found[role], test_sets, assumed)
+            if memory is not None:
+                cache = f"KV cache about {memory.cache / GIB:.1f} GiB = {memory.tokens:,} tokens"
+                console.print(f"fits: {memory.gpus} GPU, weights {memory.weights / GIB:.1f} GiB, {cache}")
 
 
 def _show_gpus(config: RunConfig, roles: list[str], machine: Machine, console: Console) -> None:
     wanted = engines(config, tuple(roles))
-    needed = sum(settings.replicas * gpus_of(settings) for settings in wanted.values())
-    note = (
-        ""
-        if needed <= len(machine.gpus)
-        else "; more than this machine has: a cluster's address is needed (ray_address)"
-    )
-    pools = ", ".join(f"{name} {s.replicas} x {gpus_of(s)}" for name, s in wanted.items())
-    console.print(f"GPUs asked for: {needed} ({pools}){note}")
+    each = [settings.replicas * gpus_of(settings) for settings in wanted.values()]
+    needed = max(each) if config.order == "phases" else sum(each)
+    note = ""
+    if needed > len(machine.gpus):
+        note = "; more than this machine has: a cluster's address is needed (ray_address)"
+        if config.order == "together" and max(each) <= len(machine.gpus):
+            note = "; more than this machine has: order=phases would do, one after the other"
+    pools = ", ".join(f"{name} {s.replicas} x {gpus_of(s):g}" for name, s in wanted.items())
+    console.print(f"GPUs asked for: {needed:g} ({pools}, {config.order}){note}")
 
 
 def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dialogue, console: Console) -> None:

@@ -30,6 +30,10 @@ Settings = Annotated[
         metavar="[CONFIG] [KEY=VALUE]...", help="A YAML file, and settings over it: turns=10 candidate.replicas=8"
     ),
 ]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[INPUT] [CONFIG.yaml] [KEY=VALUE]...", help="What to read, and settings as above."),
+]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The run's folder; one that is there already is continued.")]
 Run = Annotated[Path, typer.Argument(help="A run's folder.")]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Candidate: a hub's repository name or a folder.")]
@@ -37,12 +41,21 @@ Judge = Annotated[str | None, typer.Option("--judge", "-j", help="Judge: likewis
 
 
 def _config(settings: list[str] | None, model: str | None = None, judge: str | None = None):
-    from jobs.config import load
+    """The one config. Raises BadInput where there are several."""
+    configs = _configs(settings, model, judge)
+    if len(configs) > 1:
+        raise BadInput(f"{len(configs)} candidates, and this verb takes one: name it with --model")
+    return next(iter(configs.values()))
+
+
+def _configs(settings: list[str] | None, model: str | None = None, judge: str | None = None):
+    """Name -> config. `model`: that one alone, also of a config with a list."""
+    from jobs.config import load_all
 
     words = list(settings or [])
     words += [f"candidate.model={model}"] if model else []
     words += [f"judge.model={judge}"] if judge else []
-    return load(*_files(words))
+    return load_all(*_files(words), only=model)
 
 
 def _files(words: list[str]) -> tuple[Path | None, list[str]]:
@@ -53,22 +66,22 @@ def _files(words: list[str]) -> tuple[Path | None, list[str]]:
     return Path(files[0]) if files else None, [word for word in words if "=" in word]
 
 
-def _play(config, out: Path, roles: tuple[str, ...]) -> None:
-    from jobs.play import play
+def _play(configs, out: Path, roles: tuple[str, ...]) -> None:
+    from jobs.play import play_all
 
-    raise typer.Exit(play(config, out, roles))
+    raise typer.Exit(play_all(configs, out, roles))
 
 
 @app.command()
 def run(settings: Settings = None, out: Out = Path("runs/run"), model: Model = None, judge: Judge = None) -> None:
     """Play every dialogue, judge every answer as it arrives, score. The main verb."""
-    _play(_config(settings, model, judge), out, ("candidate", "judge"))
+    _play(_configs(settings, model, judge), out, ("candidate", "judge"))
 
 
 @app.command()
 def respond(settings: Settings = None, out: Out = Path("runs/run"), model: Model = None) -> None:
     """Only the candidate's part of a run."""
-    _play(_config(settings, model), out, ("candidate",))
+    _play(_configs(settings, model), out, ("candidate",))
 
 
 @app.command()
@@ -204,6 +217,40 @@ def synthesize(
     from jobs.play import synthesize
 
     raise typer.Exit(synthesize(*_files(words), out))
+
+
+@app.command()
+def filter(
+    words: Words = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where kept.jsonl and dropped.jsonl go.")] = Path(
+        "runs/filtered"
+    ),
+) -> None:
+    """Candidates without other languages, near-duplicates and bad words (datatrove). Needs no model of ours."""
+    from jobs.curation import FilterConfig, words_to_config
+    from jobs.filter import filter
+    from jobs.progress import console
+
+    raise typer.Exit(filter(words_to_config(words or [], FilterConfig), out, console()))
+
+
+@app.command()
+def select(
+    ratings: Annotated[Path, typer.Argument(help="What rate wrote (folder or file), or the release's single.jsonl.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the pool goes.")] = Path("runs/pool"),
+    threshold: Annotated[float, typer.Option(min=0, max=100, help="Percent; for all three.")] = 70.0,
+    satisfiability: Annotated[float | None, typer.Option(min=0, max=100, help="Another one for this alone.")] = None,
+    triviality: Annotated[float | None, typer.Option(min=0, max=100)] = None,
+    subjectivity: Annotated[float | None, typer.Option(min=0, max=100)] = None,
+    votes: Annotated[int, typer.Option(min=1, help="Readable votes that each judge must have given.")] = 1,
+) -> None:
+    """Ratings into the pool, with the sweeps over thresholds. Asks no model."""
+    from jobs.progress import console
+    from jobs.select import select
+
+    own = {"satisfiability": satisfiability, "triviality": triviality, "subjectivity": subjectivity}
+    thresholds = {measure: threshold if value is None else value for measure, value in own.items()}
+    select(ratings, out, thresholds, votes, console())
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cluster.driver import Driver
 
-COMPLETE, INCOMPLETE, STOPPED = 0, 3, 75
+COMPLETE, INCOMPLETE, FAILED, STOPPED = 0, 3, 4, 75
 
 
 async def conduct(driver: Driver, watching: Coroutine) -> bool:

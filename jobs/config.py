@@ -3,6 +3,7 @@
 Nothing is changed after `load`. What a field left out means is resolved here, once.
 """
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cluster.settings import EngineSettings, Positive, Sampling, SchedulerSettings
-from jobs.known import with_known
+from jobs.known import known_settings, over, with_known
 from sequor.errors import BadInput
 from sequor.parsing import PARSERS
 from sequor.regimes import is_name
@@ -34,6 +35,8 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
     judge_parser: Literal["strict/2"] = "strict/2"
     scheduler: SchedulerSettings = SchedulerSettings()
+    order: Literal["together", "phases"] = "together"
+    """`phases`: the judge's engines start when all is answered and the candidate's are closed; for one GPU."""
     ray_address: str | None = None
     """HOST:PORT of a running Ray cluster; left out, a Ray of our own on this machine."""
 
@@ -59,11 +62,52 @@ def load(path: Path | None, overrides: list[str], kind: type = RunConfig) -> Any
     return convert(raw, name, kind)
 
 
+def load_all(path: Path | None, overrides: list[str], only: str | None = None) -> dict[str, RunConfig]:
+    """Name -> config: one, without a name, or one for each of `candidates`, or for the `only` one of them.
+
+    An entry of `candidates` is a model's name, or settings as below `candidate`, which itself holds what all of them
+    share. A run's name is its model's, fit for a folder. Raises BadInput.
+    """
+    name = str(path) if path else "command line"
+    raw = _read(path) if path else {}
+    for word in overrides:
+        override(raw, word)
+    if "candidates" not in raw:
+        return {"": convert(raw, name)}
+    entries = raw.pop("candidates")
+    if not isinstance(entries, list) or not entries:
+        raise BadInput(f"{name}: candidates: not a list of models")
+    shared, found = raw.get("candidate") or {}, {}
+    for place, entry in enumerate(entries):
+        own = {"model": entry} if isinstance(entry, str) else entry
+        if not isinstance(own, dict) or not isinstance(own.get("model"), str):
+            raise BadInput(f"{name}: candidates[{place}]: neither a model's name nor settings with a `model`")
+        if only is not None and own["model"] != only:
+            continue
+        run = folder_name(own["model"])
+        if run.casefold() in {other.casefold() for other in found}:
+            raise BadInput(f"{name}: candidates[{place}]: a second {run}; give it a config and a folder of its own")
+        found[run] = convert(raw | {"candidate": over(over(known_settings(own["model"]), shared), own)}, name)
+    if not found:
+        raise BadInput(f"{name}: candidates: {only} is none of them")
+    return found
+
+
+def folder_name(model: str) -> str:
+    """A model's name as one part of a path: letters, digits, dots and dashes stay, a slash becomes two dashes."""
+    name = re.sub(r"[^\w.-]", "_", model.strip("/~. ").replace("/", "--"))
+    return name[-120:] or "model"
+
+
 def convert(raw: dict[str, Any], name: str, kind: type = RunConfig) -> Any:
     """Raises BadInput. `name` is where the raw mapping came from."""
     for role in ("candidate", "judge", "model"):
         if isinstance(raw.get(role), dict):
             raw = raw | {role: with_known(raw[role])}
+    for group in ("judges", "answerers"):
+        if isinstance(raw.get(group), dict):
+            named = raw[group].items()
+            raw = raw | {group: {name: with_known(e) if isinstance(e, dict) else e for name, e in named}}
     try:
         config = msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:

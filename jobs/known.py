@@ -15,7 +15,12 @@ FOLDER = Path(__file__).resolve().parents[1] / "configs" / "models"
 
 def with_known(engine: dict[str, Any]) -> dict[str, Any]:
     """The raw settings of one engine over those of its model's file, if it has one."""
-    return _over(_known().get(str(engine.get("model")), {}), engine)
+    return over(known_settings(str(engine.get("model"))), engine)
+
+
+def known_settings(model: str) -> dict[str, Any]:
+    """Of the model's file; empty where it has none."""
+    return _known().get(model, {})
 
 
 @cache
@@ -24,9 +29,10 @@ def _known() -> dict[str, dict[str, Any]]:
     return {known["model"]: known for known in settings}
 
 
-def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Two nested mappings as one; where both have a value, the upper one's."""
     merged = dict(below)
     for key, value in above.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _over(merged[key], value) if both else value
+        merged[key] = over(merged[key], value) if both else value
     return merged

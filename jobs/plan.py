@@ -8,6 +8,7 @@ from msgspec import Struct
 from rich.console import Console
 
 from cluster import kvmath, weights
+from cluster.engine import MEMORY_SHARE
 from cluster.machine import GIB
 from cluster.settings import EngineSettings
 from jobs.config import RunConfig, one_pool
@@ -80,24 +81,33 @@ def plan(config: RunConfig, assumed: Assumed, console: Console) -> None:
     hours = {}
     for role in roles:
         settings: EngineSettings = getattr(config, role)
-        work = (
-            _answers(test_sets, settings, assumed) if role == "candidate" else _verdicts(test_sets, settings, assumed)
-        )
+        work, memory = replica(role, config, files[role], test_sets, assumed)
         speed = assumed.candidate_speed if role == "candidate" else assumed.judge_speed
         console.rule(f"[bold]{role}: {settings.model}", align="left")
-        if settings.engine != "scripted":
-            found = weights.model_config(files[role])
-            if found is None:
-                raise BadInput(f"{role}.model {settings.model}: its config.json is not here, and no hub gives it")
-            memory = memory_of(role, settings, full_config(found), weights.weight_bytes(files[role]), work, assumed)
+        if memory is not None:
             _show_memory(memory, work, config, settings, console)
         hours[role] = work.output / speed / settings.replicas / 3600
         _show_work(work, hours[role], speed, settings.replicas, console)
     if len(roles) == 2:
-        together = one_pool(config.candidate, config.judge)
-        total = sum(hours.values()) if together else max(hours.values())
-        how = "one after the other on the same replicas" if together else "side by side"
-        console.print(f"whole run: about {total:.2f} h; both roles work {how}")
+        apart = config.order == "phases" or one_pool(config.candidate, config.judge)
+        total = sum(hours.values()) if apart else max(hours.values())
+        how = "one after the other" if apart else "side by side"
+        console.print(f"whole run: about {total:.2f} h; the roles work {how}")
+
+
+def replica(
+    role: str, config: RunConfig, files: weights.ModelFiles, test_sets: list[TestSet], assumed: Assumed
+) -> tuple[Work, Memory | None]:
+    """What a role has to compute, and what one of its replicas holds; None for a script. Raises BadInput where the
+    model's config.json is not to be had, or the model does not fit."""
+    settings: EngineSettings = getattr(config, role)
+    work = (_answers if role == "candidate" else _verdicts)(test_sets, settings, assumed)
+    if settings.engine == "scripted":
+        return work, None
+    found = weights.model_config(files)
+    if found is None:
+        raise BadInput(f"{role}.model {settings.model}: its config.json is not here, and no hub gives it")
+    return work, memory_of(role, settings, full_config(found), weights.weight_bytes(files), work, assumed)
 
 
 def full_config(found: dict) -> dict:
@@ -115,13 +125,16 @@ def memory_of(
 ) -> Memory:
     """Raises BadInput."""
     args = settings.engine_args
-    gpus = settings.gpus or int(args.get("tensor_parallel_size", 1)) * int(args.get("pipeline_parallel_size", 1))
+    part = settings.gpus if settings.gpus is not None and 0 < settings.gpus < 1 else None
+    parallel = int(args.get("tensor_parallel_size", 1)) * int(args.get("pipeline_parallel_size", 1))
+    gpus = 1 if part else int(settings.gpus or parallel)
     try:
         shape = kvmath.kv_shape(config, kvmath.BYTES.get(str(args.get("kv_cache_dtype", "auto"))))
         size = on_disk or kvmath.weight_bytes(config)
     except KeyError as error:
         raise BadInput(f"{role}.model {settings.model}: its config.json has no {error}") from None
-    share = float(args.get("gpu_memory_utilization", GPU_MEMORY_UTILIZATION))
+    usual = MEMORY_SHARE * part if part else GPU_MEMORY_UTILIZATION
+    share = float(args.get("gpu_memory_utilization", usual))
     each = int(share * assumed.gpu_memory_gib * GIB) - size // gpus - kvmath.ACTIVATIONS_BYTES
     if each <= 0:
         raise BadInput(
@@ -157,6 +170,7 @@ def _show_memory(memory: Memory, work: Work, config: RunConfig, settings: Engine
     console.print(f"a replica: {parts} = {memory.tokens:,} tokens of {memory.per_token:,.0f} bytes", soft_wrap=True)
     budget = memory.tokens * config.scheduler.kv_share
     most = int(settings.engine_args.get("max_num_seqs", 1024))
+    most = min(most, work.conversations)
     mean, end = (max(1, min(most, int(budget / max(1, tokens)))) for tokens in (work.mean_context, work.context))
     console.print(f"live at once on it: about {mean:,} of {work.conversations:,} conversations, {end:,} at their ends")
 

@@ -1,9 +1,12 @@
 """run, respond, judge as the command line sees them: play, then score and say what came out."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from cluster.rayenv import prepare
-from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED
+from jobs.conduct import STOPPED
 from jobs.config import RunConfig, SynthesisConfig, convert, load, override
 from jobs.progress import console
 from jobs.score import show
@@ -11,32 +14,57 @@ from sequor.errors import BadInput
 from sequor.run_folder import RunFolder
 from sequor.scoring import score
 
+if TYPE_CHECKING:
+    from jobs.run import Run
+
 
 def play(config: RunConfig, out: Path, roles: tuple[str, ...]) -> int:
     """Returns the exit code."""
-    if "judge" in roles and config.judge is None:
+    return play_all({"": config}, out, roles)
+
+
+def play_all(configs: dict[str, RunConfig], out: Path, roles: tuple[str, ...]) -> int:
+    """Name -> config of a run, each in a folder of its name below `out`. Returns the worst exit code."""
+    first = next(iter(configs.values()))
+    if "judge" in roles and first.judge is None:
         raise BadInput("judge.model: missing; name a judge with --judge, or use `sequor respond`")
-    prepare(config.ray_address)
-    from jobs.run import Play  # brings ray, which reads what was just prepared
+    prepare(first.ray_address)
+    from jobs.campaign import Campaign  # brings ray, which reads what was just prepared
+    from jobs.run import Run
 
     screen = console()
-    run = Play(config, out, roles, screen)
-    code = run.run()
-    if run.evaluation.turns_done:
+    runs = [Run(config, out / name, roles, name) for name, config in configs.items()]
+    for run in runs:
+        run.prepare()
+        if run.done:
+            screen.print(f"{run.folder.path}: nothing is left to {'judge' if roles == ('judge',) else 'play'}")
+    code = Campaign(runs, out, screen).play()
+    for run in runs:
+        if len(runs) > 1:
+            screen.rule(f"[bold]{run.name}", align="left")
+        _show(run, code, screen)
+    return code
+
+
+def _show(run: "Run", code: int, screen: Console) -> None:
+    """What came out. `code`: of all that was played."""
+    out, evaluation = run.folder.path, run.evaluation
+    if evaluation.turns_done:
         scores, tally = score(out)
         show(scores, tally, screen)
     if summary := run.summary():
         screen.print(summary)
-    if code == STOPPED:
+    if run.failed:
+        screen.print(f"FAILED: {run.failed}", soft_wrap=True)
+    elif not run.done and code == STOPPED:
         screen.print("stopped; everything finished is saved. The same command continues.")
-    if code == INCOMPLETE:
+    elif not run.done:
         screen.print(f"incomplete: {out}/failures.jsonl says why. The same command asks again what is missing.")
-    missing = run.evaluation.turns_total - run.evaluation.turns_done
-    if code == COMPLETE and missing:
+    missing = evaluation.turns_total - evaluation.turns_done
+    if run.done and missing:
         screen.print(f"every answer is judged; {missing:,} turns have none yet (sequor respond, or run, continues)")
-    screen.print(f"{out}: " + ("complete" if code == COMPLETE and not missing else "not complete"))
-    screen.print(str(tally) if run.evaluation.turns_done else "no turn is finished yet; nothing to score")
-    return code
+    screen.print(f"{out}: " + ("complete" if evaluation.complete else "not complete"))
+    screen.print(str(tally) if evaluation.turns_done else "no turn is finished yet; nothing to score")
 
 
 def judge_again(out: Path, settings: list[str], model: str | None) -> int:

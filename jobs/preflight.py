@@ -1,5 +1,7 @@
 """What can be known to fail before anything is started. Each fault is one line and names the key to change."""
 
+from collections.abc import Collection
+
 from cluster import replicas, weights
 from cluster.settings import EngineSettings
 from cluster.weights import ModelFiles
@@ -48,10 +50,31 @@ def _count(files: ModelFiles, text: str) -> int:
     )
 
 
-def check_gpus(wanted: dict[str, EngineSettings]) -> None:
-    """To be called when Ray is there. Raises BadInput when the pools ask for more GPUs than the cluster has."""
+def check_gpus(wanted: dict[str, EngineSettings], judges: Collection[str], order: str, available: float) -> None:
+    """`wanted`: pools by name, of which `judges` judge; `available`: GPUs of the cluster.
+
+    Together, the judges and any one candidate must fit side by side; in phases, each of them alone. Raises BadInput.
+    """
     needed = {name: settings.replicas * replicas.gpus_of(settings) for name, settings in wanted.items()}
-    available = replicas.gpus_available()
-    if sum(needed.values()) > available:
-        parts = ", ".join(f"{name} {count}" for name, count in needed.items() if count)
-        raise BadInput(f"the run asks for {sum(needed.values())} GPUs ({parts}); the Ray cluster has {available:g}")
+    judging = sum(needed[name] for name in judges)
+    largest = max((name for name in needed if name not in judges), key=lambda name: needed[name], default=None)
+    answering = needed[largest] if largest is not None else 0.0
+    most = max(judging, answering) if order == "phases" else judging + answering
+    if most <= available:
+        return
+    parts = ", ".join(f"{name} {needed[name]:g}" for name in needed if needed[name] and name in {largest, *judges})
+    way_out = ""
+    if order == "together" and max(judging, answering) <= available:
+        way_out = "; order=phases would judge when all is answered, and needs " + f"{max(judging, answering):g}"
+    raise BadInput(f"the run asks for {most:g} GPUs ({parts}); the Ray cluster has {available:g}{way_out}")
+
+
+def check_nodes(name: str, settings: EngineSettings, largest: float) -> None:
+    """`largest`: GPUs of the node that has most. Raises BadInput when a replica is larger than any node, and is not
+    told to spread over several."""
+    needed = replicas.gpus_of(settings)
+    if needed > largest and settings.engine_args.get("distributed_executor_backend") != "ray":
+        raise BadInput(
+            f"{name}: a replica takes {needed:g} GPUs and no node has more than {largest:g}; "
+            f"engine_args.distributed_executor_backend=ray spreads one over several nodes"
+        )

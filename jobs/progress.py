@@ -21,19 +21,14 @@ LINE_EVERY_S = 30.0
 
 
 class Watch:
-    """Looks at a run from outside, every two seconds."""
+    """Looks at one run from outside, and keeps its status.json."""
 
     def __init__(
-        self,
-        folder: RunFolder,
-        evaluation: Evaluation,
-        pools: list[Pool],
-        console: Console,
-        before: dict[str, Earlier],
+        self, folder: RunFolder, evaluation: Evaluation, pools: list[Pool], before: dict[str, Earlier], name: str = ""
     ):
-        """`before`: pool -> what earlier starts of this run have done."""
-        self._folder, self._evaluation, self._pools, self._console = folder, evaluation, pools, console
-        self._before = before
+        """`before`: pool -> what earlier starts of this run have done. `name`: the run's, where there are several."""
+        self.name, self.evaluation = name, evaluation
+        self._folder, self._pools, self._before = folder, pools, before
         names = {pool.name for pool in pools}
         old = folder.status().get("pools", {})
         idle = {"replicas": 0, "live": 0, "paused": 0}
@@ -49,8 +44,12 @@ class Watch:
         self.first_turn_s: float | None = None
         """Seconds from the start to the first finished turn."""
 
+    @property
+    def elapsed_s(self) -> float:
+        return max(time.time() - self._begun, 1e-9)
+
     def status(self, state: str, detail: str = "") -> dict[str, Any]:
-        evaluation, elapsed = self._evaluation, max(time.time() - self._begun, 1e-9)
+        evaluation, elapsed = self.evaluation, self.elapsed_s
         return {
             "state": state,
             "detail": detail,
@@ -80,43 +79,57 @@ class Watch:
         except OSError as error:
             log.warning("status.json: %s", error)
 
+    def notes(self) -> list[str]:
+        """Of each pool: how many engines, how busy, how fast."""
+        return [f"{name}: {_note(pool)}" for name, pool in self._now().items()]
+
+    def line(self) -> str:
+        s = self.status("running")
+        done = f"turns {s['turns']}/{s['turns_total']}, judgements {s['judgements']}/{s['judgements_total']}"
+        what = f"{self.name}: {done}" if self.name else done
+        return f"{time.strftime('%H:%M:%S')} {what}, failures {s['failures']}; {'; '.join(self.notes())}"
+
+
+class Display:
+    """Shows runs while they are played: every two seconds their status.json; bars on a terminal, else lines."""
+
+    def __init__(self, watches: list[Watch], console: Console):
+        self._watches, self._console = watches, console
+
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Raises BadInput when another driver has one of the folders."""
         bars = self._bars() if self._console.is_terminal else None
         last_line = time.time()
         try:
             while True:
                 await asyncio.sleep(STATUS_EVERY_S)
-                self.save("running")
+                for watch in self._watches:
+                    watch.save("running")
                 if bars is not None:
                     self._refresh(bars)
                 elif time.time() - last_line >= LINE_EVERY_S:
                     last_line = time.time()
-                    self._console.print(self.line(), highlight=False, soft_wrap=True)
+                    for watch in self._watches:
+                        self._console.print(watch.line(), highlight=False, soft_wrap=True)
         finally:
             if bars is not None:
                 self._refresh(bars)
                 bars.stop()
 
-    def line(self) -> str:
-        s = self.status("running")
-        pools = "; ".join(f"{name}: {_note(p)}" for name, p in self._now().items())
-        done = f"turns {s['turns']}/{s['turns_total']}, judgements {s['judgements']}/{s['judgements_total']}"
-        return f"{time.strftime('%H:%M:%S')} {done}, failures {s['failures']}; {pools}"
-
     def _bars(self) -> Progress:
         name, note = TextColumn("{task.description:10}"), TextColumn("{task.fields[note]}")
         bars = Progress(name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note, console=self._console)
-        bars.add_task("turns", note="engines are starting")
-        bars.add_task("judgements", note="")
+        for watch in self._watches:
+            bars.add_task(f"{watch.name} turns".strip(), note="engines are starting")
+            bars.add_task(f"{watch.name} judgements".strip(), note="")
         bars.start()
         return bars
 
     def _refresh(self, bars: Progress) -> None:
-        s = self.status("running")
-        notes = [f"{name}: {_note(p)}" for name, p in self._now().items()] + [""]
-        for task, what, note in zip(bars.task_ids, ("turns", "judgements"), notes, strict=False):
-            bars.update(task, completed=s[what], total=s[f"{what}_total"], note=note)
+        for place, watch in enumerate(self._watches):
+            s, notes = watch.status("running"), [*watch.notes(), ""]
+            for task, what, note in zip(bars.task_ids[2 * place :], ("turns", "judgements"), notes, strict=False):
+                bars.update(task, completed=s[what], total=s[f"{what}_total"], note=note)
 
 
 def _note(pool: dict[str, Any]) -> str:

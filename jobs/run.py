@@ -1,9 +1,8 @@
-"""run, respond, judge: play what is left of a run, write it down, score it.
+"""One run in one folder: what is left of it, what is written down, what is asked next. campaign.py plays it.
 
-A folder that is there already is continued; one verb's work is the other's start. Exit codes: cli.py.
+A folder that is there already is continued; one verb's work is the other's start.
 """
 
-import asyncio
 import logging
 import platform
 import time
@@ -12,13 +11,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
-from cluster import replicas
-from cluster.conversation import Conversation, Turn
-from cluster.driver import Driver, Pool
+from cluster.conversation import Conversation, EngineFacts, Turn
+from cluster.driver import Pool
 from jobs import pools as building
-from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED, conduct, log_to
 from jobs.config import RunConfig
 from jobs.counters import Earlier, earlier, events, speed
 from jobs.data import load_test_sets
@@ -31,86 +27,100 @@ from sequor.run_folder import RunFile, RunFolder, refuse_difference
 from sequor.types import TestSet
 
 JUDGE_ROOM = 2048
-"""Questions that are with the judges at one time: enough that they never wait, few enough to hold in memory."""
+"""A run's questions that are with the judges at one time: enough that they never wait, few enough for the memory."""
+
+log = logging.getLogger(__name__)
 
 
-class Play:
-    """One run of one folder."""
+class Run:
+    """`prepare`, then `begin` with pools, `write` and `questions` while it is played, `end`."""
 
-    def __init__(self, config: RunConfig, out: Path, roles: tuple[str, ...], console: Console):
-        self.config, self.roles, self.console = config, roles, console
+    def __init__(self, config: RunConfig, out: Path, roles: tuple[str, ...], name: str = ""):
+        """`name`: told apart by it where several runs share engines."""
+        self.config, self.roles, self.name = config, roles, name
         self.folder = RunFolder(out)
+        self.pools: dict[str, Pool] = {}
         self.watch: Watch | None = None
+        self.failed: Exception | None = None
+        """Why it could not be played, where others went on."""
 
-    def run(self) -> int:
-        """Returns an exit code. Raises BadInput before anything is written, ClusterError and OSError later on."""
+    def prepare(self) -> None:
+        """Find out what is left. Writes nothing. Raises BadInput for whatever would stop the run."""
         if self.folder.exists:
             self.folder.refuse_claimed()
-        only_judged = self.roles == ("judge",)
-        test_sets = self.folder.test_sets() if only_judged else load_test_sets(self.config)
-        models = building.models(self.config, *self.roles)
-        parts = fingerprint(self.config, test_sets, models)
+        test_sets = self.folder.test_sets() if self.roles == ("judge",) else load_test_sets(self.config)
+        self.files = building.models(self.config, *self.roles)
+        self.fingerprint = fingerprint(self.config, test_sets, self.files)
         if self.folder.exists:
-            refuse_difference(self.folder.path, self.folder.read().fingerprint, parts)
+            refuse_difference(self.folder.path, self.folder.read().fingerprint, self.fingerprint)
+        self._test_sets = test_sets
         self.evaluation = self._evaluation(test_sets)
-        if self._done:
-            self.console.print(f"{self.folder.path}: nothing is left to {'judge' if only_judged else 'play'}")
-            return COMPLETE
-        preflight(self.config, models, test_sets)
-        replicas.connect(self.config.ray_address)
-        try:
-            self.pools = building.build(self.config, models, self._open)
-            self.run_file = self.folder.start(RunFile(msgspec.to_builtins(self.config), parts, versions()), test_sets)
-            log_to(self.folder.path / "logs" / "driver.log")
-            self.console.print(f"playing into {self.folder.path}; the engines are starting", soft_wrap=True)
-            return asyncio.run(self._play())
-        finally:
-            replicas.disconnect()
+        if not self.done:
+            preflight(self.config, self.files, test_sets)
 
     @property
-    def _done(self) -> bool:
+    def done(self) -> bool:
         """What this verb does, is done: whoever only judges has no answers to make."""
         return self.evaluation.judged if self.roles == ("judge",) else self.evaluation.complete
 
     @property
-    def _open(self) -> tuple[str, ...]:
+    def open_roles(self) -> tuple[str, ...]:
         """Roles that have something to do. Answers that are still to come will be judged."""
         to_answer = "candidate" in self.roles and not self.evaluation.answered
         to_judge = "judge" in self.roles and (to_answer or not self.evaluation.judged)
         return ("candidate",) * to_answer + ("judge",) * to_judge
 
-    def _evaluation(self, test_sets: list[TestSet]) -> Evaluation:
-        judge = self.config.judge
-        asked = "judge" in self.roles
-        return Evaluation(
-            test_sets,
-            self.folder.turns,
-            self.folder.judgements if asked else (),
-            judge.model if asked else None,
-            self.config.judge_parser,
-            judge.sampling if asked else None,
-        )
-
-    async def _play(self) -> int:
-        folder, evaluation = self.folder, self.evaluation
-        pools = list(dict.fromkeys(self.pools.values()))
-        self.watch = Watch(folder, evaluation, pools, self.console, self._before())
-        self.driver = Driver(pools, self._keep, self._on_ready)
-        for journal in (folder.turns, folder.judgements, folder.failures):
+    def begin(self, pools: dict[str, Pool]) -> None:
+        """Claim the folder and open it for writing. `pools`: role -> pool. Raises BadInput and OSError."""
+        self.pools = pools
+        start = RunFile(msgspec.to_builtins(self.config), self.fingerprint, versions())
+        self._file = self.folder.start(start, self._test_sets)
+        self.watch = Watch(self.folder, self.evaluation, list(dict.fromkeys(pools.values())), self._before(), self.name)
+        for journal in self._journals:
             journal.open()
-        if "candidate" in self.pools:
-            self.driver.add(self.pools["candidate"], evaluation.dialogues())
-        for pool, conversations in self._next_questions():
-            self.driver.add(pool, conversations)
         self.watch.save("running")
-        try:
-            played = await conduct(self.driver, self.watch.run())
-        except BaseException as error:
-            self._end("failed", str(error).splitlines()[0] if str(error) else type(error).__name__)
-            raise
-        state, code = self._verdict(played)
-        self._end(state)
-        return code
+
+    def dialogues(self) -> list[Conversation]:
+        return self.evaluation.dialogues() if "candidate" in self.pools else []
+
+    def questions(self) -> tuple[Conversation, ...]:
+        """The next ones for the judges, as many as they have room for."""
+        room = JUDGE_ROOM - self.evaluation.asked
+        return tuple(self.evaluation.questions(room)) if "judge" in self.pools and room > 0 else ()
+
+    def finished(self, turns: Iterable[Turn]) -> list[TurnRecord | JudgementRecord | FailureRecord]:
+        """What is to be written of them."""
+        if self.watch.first_turn_s is None:
+            self.watch.first_turn_s = self.watch.elapsed_s
+        now = time.time()
+        return [self.evaluation.finished(turn, now) for turn in turns]
+
+    def write(self, records: list[TurnRecord | JudgementRecord | FailureRecord]) -> None:
+        """Returns when they are on disk. Raises OSError."""
+        by_kind: dict[type, list] = {TurnRecord: [], JudgementRecord: [], FailureRecord: []}
+        for record in records:
+            by_kind[type(record)].append(record)
+        for journal, kind in zip(self._journals, by_kind, strict=True):
+            journal.append(by_kind[kind])
+        self.watch.failures += len(by_kind[FailureRecord])
+
+    def engine_ready(self, pool: Pool, facts: EngineFacts) -> str:
+        """Keep what the engine says of itself. Returns how it differs from those of earlier starts; empty if not."""
+        if pool.name in self._file.engines:
+            return ""
+        engines = {**self._file.engines, pool.name: msgspec.to_builtins(facts)}
+        self._file = msgspec.structs.replace(self._file, engines=engines)
+        self.folder.write(self._file)
+        return changed(self._file, pool.name)
+
+    def end(self, stopped: bool, error: BaseException | None = None) -> None:
+        for journal in self._journals:
+            journal.close()
+        if error is not None:
+            lines = str(error).splitlines()
+            self.watch.save("failed", lines[0] if lines else type(error).__name__)
+        else:
+            self.watch.save("complete" if self.evaluation.complete else "stopped" if stopped else "incomplete")
 
     def summary(self) -> str:
         """Of each pool, over all starts: speed, cache hits, how busy its engines were. Empty without play."""
@@ -123,6 +133,22 @@ class Play:
             if pool["warning"]:
                 lines.append(f"  WARNING: {name}: {pool['warning']}")
         return "\n".join(lines)
+
+    @property
+    def _journals(self) -> tuple:
+        return self.folder.turns, self.folder.judgements, self.folder.failures
+
+    def _evaluation(self, test_sets: list[TestSet]) -> Evaluation:
+        judge = self.config.judge
+        asked = "judge" in self.roles
+        return Evaluation(
+            test_sets,
+            self.folder.turns,
+            self.folder.judgements if asked else (),
+            judge.model if asked else None,
+            self.config.judge_parser,
+            judge.sampling if asked else None,
+        )
 
     def _before(self) -> dict[str, Earlier]:
         """Pool -> what earlier starts of this run have done."""
@@ -138,60 +164,6 @@ class Play:
             )
             for name, served in roles.items()
         }
-
-    def _verdict(self, played: bool) -> tuple[str, int]:
-        if self.evaluation.complete:
-            return "complete", COMPLETE
-        if not played:
-            return "stopped", STOPPED
-        return "incomplete", COMPLETE if self._done else INCOMPLETE
-
-    def _end(self, state: str, detail: str = "") -> None:
-        for journal in (self.folder.turns, self.folder.judgements, self.folder.failures):
-            journal.close()
-        self.watch.save(state, detail)
-
-    async def _keep(self, saves: list[tuple[Pool, Turn]]) -> Iterable[tuple[Pool, tuple[Conversation, ...]]]:
-        """Write a batch of finished turns down; what follows from them are questions to the judge."""
-        now = time.time()
-        if self.watch.first_turn_s is None:
-            self.watch.first_turn_s = self.watch.status("running")["elapsed_s"]
-        records = [self.evaluation.finished(turn, now) for _, turn in saves]
-        await asyncio.to_thread(self._write, records)
-        return self._next_questions()
-
-    def _write(self, records: list[TurnRecord | JudgementRecord | FailureRecord]) -> None:
-        by_kind: dict[type, list] = {TurnRecord: [], JudgementRecord: [], FailureRecord: []}
-        for record in records:
-            by_kind[type(record)].append(record)
-        self.folder.turns.append(by_kind[TurnRecord])
-        self.folder.judgements.append(by_kind[JudgementRecord])
-        self.folder.failures.append(by_kind[FailureRecord])
-        self.watch.failures += len(by_kind[FailureRecord])
-
-    def _next_questions(self) -> list[tuple[Pool, tuple[Conversation, ...]]]:
-        pool = self.pools.get("judge")
-        if pool is None:
-            return []
-        room = JUDGE_ROOM - self.evaluation.asked
-        questions = tuple(self.evaluation.questions(room)) if room > 0 else ()
-        return [(pool, questions)] if questions else []
-
-    def _on_ready(self, pool: Pool, facts) -> None:
-        """Keep what the engine says of itself, and say where it is another one than at an earlier start."""
-        if pool.name not in self.run_file.engines:
-            engines = {**self.run_file.engines, pool.name: msgspec.to_builtins(facts)}
-            self.run_file = msgspec.structs.replace(self.run_file, engines=engines)
-            self.folder.write(self.run_file)
-            if change := changed(self.run_file, pool.name):
-                self._say(f"WARNING: {pool.name}: not the engine of an earlier start of this run: {change}")
-        size = f"KV cache {facts.kv_cache_tokens:,} tokens, context {facts.context_tokens:,}"
-        self._say(f"{pool.name}: engine ready, {size}")
-
-    def _say(self, note: str) -> None:
-        logging.getLogger(__name__).info(note)
-        if not self.console.is_terminal or "WARNING" in note:
-            self.console.print(note, soft_wrap=True)
 
 
 TELLING = ("vllm", "torch", "transformers", "device", "dtype", "quantization", "max_model_len", "reasoning_parser")

@@ -36,12 +36,13 @@ def synthesize(config: SynthesisConfig, out: Path, console: Console) -> int:
     def follow(record: ReplyRecord) -> list:
         return following(by_id[record.key.partition("/")[0]], record, stage.replies, config.synthesis)
 
-    def make_pool():
-        return pools.pool("model", config.model, files, config.scheduler, config.seed)
+    def make_pool(lane: str):
+        return pools.one("model", config.model, files, config.scheduler, config.seed, out / "logs")
 
     stage = Stage(out, make_pool, config.ray_address, console)
     run_file = RunFile(msgspec.to_builtins(config), parts, versions())
-    code = stage.run(run_file, [agenda_of(persona, config.synthesis) for persona in personas], follow)
+    roots = [agenda_of(persona, config.synthesis) for persona in personas]
+    code = stage.run(run_file, {"model": roots}, follow)
     yields = [yield_of(persona, stage.replies, config.synthesis) for persona in personas]
     short = _write(out, yields, config.synthesis)
     _show(out, yields, short, config.synthesis, console)

@@ -68,7 +68,7 @@ def test_what_follows_from_a_saved_turn_is_played_too():
 
     async def run() -> None:
         candidate = Pool("candidate", ConversationScheduler(), LocalHost(echo))
-        judge = Pool("judge", ConversationScheduler(), LocalHost(echo))
+        judge = Pool("judge", ConversationScheduler(), LocalHost(echo), fed_by=(candidate,))
 
         async def keep(saves):
             asked.extend(turn.key for pool, turn in saves if pool is judge)
@@ -188,3 +188,82 @@ def test_an_observer_that_breaks_stops_the_run():
 
     with pytest.raises(KeyError, match="a bug"):
         asyncio.run(run())
+
+
+class Noted(LocalHost):
+    """Writes down when it starts and when it is closed."""
+
+    def __init__(self, name: str, notes: list[str]):
+        super().__init__(echo)
+        self.name, self.notes = name, notes
+
+    async def run(self, ready, lost) -> str:
+        self.notes.append(f"{self.name} starts")
+        return await super().run(ready, lost)
+
+    async def close(self) -> None:
+        self.notes.append(f"{self.name} closes")
+
+
+def play_pools(gpus: float, **needs: float) -> list[str]:
+    """Three candidates and what follows from their answers; returns starts and ends in their order."""
+    notes: list[str] = []
+    judge = Pool("judge", ConversationScheduler(), Noted("judge", notes), gpus=needs.pop("judge"))
+    candidates = [Pool(name, ConversationScheduler(), Noted(name, notes), gpus=need) for name, need in needs.items()]
+    judge.fed_by = tuple(candidates)
+    judged = []
+
+    async def keep(saves):
+        judged.extend(turn for pool, turn in saves if pool is judge)
+        return [(judge, tuple(Conversation(f"{p.name}/{t.key}/{t.index}", ("q",)) for p, t in saves if p is not judge))]
+
+    async def run() -> None:
+        together = judge.gpus + max(p.gpus for p in candidates) <= gpus
+        pools = [judge, *candidates] if together else [*candidates, judge]
+        driver = Driver(pools, keep, gpus=gpus)
+        for pool in candidates:
+            driver.add(pool, [dialogue("a"), dialogue("b")])
+        assert await driver.play()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert len(judged) == 3 * 6
+    return notes
+
+
+def test_pools_wait_in_their_order_for_gpus_and_free_them_when_they_are_over():
+    assert play_pools(3, judge=1, x=2, y=1, z=1) == [
+        "judge starts",
+        "x starts",
+        "x closes",
+        "y starts",
+        "z starts",
+        "y closes",
+        "z closes",
+    ]
+
+
+def test_where_judge_and_candidate_do_not_fit_together_the_judge_comes_last():
+    notes = play_pools(2, judge=2, x=2, y=1, z=1)
+    assert notes[-2:] == ["z closes", "judge starts"] or notes[-2:] == ["y closes", "judge starts"]
+
+
+def test_the_others_go_on_without_a_pool_that_is_given_up():
+    given_up = []
+
+    async def run():
+        bad = Pool("bad", ConversationScheduler(), Never(EngineStartError("no such model")), gpus=1)
+        good = Pool("good", ConversationScheduler(), LocalHost(echo), gpus=1)
+        saved = []
+
+        async def keep(saves):
+            saved.extend(saves)
+            return []
+
+        driver = Driver([bad, good], keep, gpus=1, give_up=lambda p, e: not given_up.append((p.name, str(e))))
+        driver.add(bad, [dialogue("a")])
+        driver.add(good, [dialogue("a")])
+        assert await driver.play()
+        return saved
+
+    assert len(asyncio.run(asyncio.wait_for(run(), 20))) == 3
+    assert given_up == [("bad", "no such model")]

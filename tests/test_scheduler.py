@@ -137,9 +137,11 @@ def test_a_conversation_larger_than_the_cache_still_runs_alone():
     assert scheduler.finished
 
 
-def test_no_more_run_than_the_engine_runs_at_once():
-    _, sent = started(*(conversation(str(n)) for n in range(9)), replica=ready(running=4))
-    assert len(sent) == 4
+def test_a_few_more_are_live_than_the_engine_runs_at_once():
+    """So that the place of one that waits for its next turn is not empty meanwhile."""
+    for running, live in ((4, 4), (8, 9), (64, 72)):
+        _, sent = started(*(conversation(str(n)) for n in range(99)), replica=ready(running=running))
+        assert len(sent) == live
 
 
 def test_a_group_starts_side_by_side_on_one_replica():

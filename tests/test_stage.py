@@ -32,9 +32,9 @@ class Desk:
         self.personas.write_text("".join(f'{{"id": "p{n}", "persona": "Person number {n}."}}\n' for n in range(5)))
         monkeypatch.setattr(replicas, "connect", lambda address: None)
         monkeypatch.setattr(replicas, "disconnect", lambda: None)
-        monkeypatch.setattr(pools, "pool", self.pool)
+        monkeypatch.setattr(pools, "one", self.pool)
 
-    def pool(self, name, settings, files, scheduling, seed) -> Pool:
+    def pool(self, name, settings, files, scheduling, seed, logs) -> Pool:
         return Pool(name, ConversationScheduler(scheduling, seed), LocalHost(self.ask))
 
     def ask(self, request: Request):
@@ -93,7 +93,7 @@ def test_a_signal_stops_and_the_same_command_asks_only_for_what_is_missing(desk,
     (tmp_path / "other").mkdir()
     undisturbed = Desk(tmp_path / "other", monkeypatch)
     undisturbed.run()
-    monkeypatch.setattr(pools, "pool", desk.pool)
+    monkeypatch.setattr(pools, "one", desk.pool)
 
     def stopped_at_the_seventh(request: Request):
         if len(desk.asked) == 7:
