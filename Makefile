@@ -3,6 +3,7 @@
 #   make demo     a small run on the embedded model, from start to results
 #   make test     the tests
 #   make tiny     configs/tiny.yaml, into runs/tiny (which it empties first)
+#   make chaos    ten seeded runs that are killed in the middle, against one that is left alone
 #   make bench-sim        1,400 dialogues on a simulated engine: token admission against lockstep and a semaphore
 #   make bench-overhead   what deciding and driving cost per turn
 #   make clean    removes the environment and what tools left behind; leaves runs/
@@ -28,7 +29,7 @@ export PIP_QUIET := 2
 export PIP_NO_INPUT := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test tiny bench-sim bench-overhead clean
+.PHONY: demo test tiny chaos bench-sim bench-overhead clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/sequor demo
@@ -39,6 +40,9 @@ test: $(VENV)/.ready
 tiny: $(VENV)/.ready
 	@rm -rf runs/tiny
 	@$(BIN)/sequor run configs/tiny.yaml --out runs/tiny
+
+chaos: $(VENV)/.ready
+	@$(BIN)/python tests/chaos.py --runs 10
 
 bench-sim: $(VENV)/.ready
 	@$(BIN)/python benchmarks/simulation.py --kv 1

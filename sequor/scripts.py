@@ -48,6 +48,12 @@ def deadly(request: Request) -> Outcome:
     return candidate(request)
 
 
+async def unhurried(request: Request) -> Outcome:
+    """The candidate, a fifth of a second an answer."""
+    await asyncio.sleep(0.2)
+    return candidate(request)
+
+
 async def stuck(request: Request) -> Outcome:
     """Never answers the second turn of any dialogue whose id ends in 2; otherwise the candidate."""
     if request.index == 1 and request.key.endswith("2"):
