@@ -47,13 +47,23 @@ class Campaign:
         replicas.connect(first.ray_address)
         try:
             self.pools = building.build(self.runs, replicas.gpus_available(), self._out / "logs")
-            for run in self.runs:
-                run.begin(self._pools_of(run))
+            self._begin()
             log_to(self._out / "logs" / "driver.log")
             self._say(f"playing into {self._out}; the engines are starting", always=True)
             return asyncio.run(self._play())
         finally:
             replicas.disconnect()
+
+    def _begin(self) -> None:
+        """All of them, or none: a run whose folder is taken stops the others before anything is played."""
+        try:
+            for run in self.runs:
+                run.begin(self._pools_of(run))
+        except BaseException as error:
+            for run in self.runs:
+                if run.watch is not None:
+                    run.end(True, error)
+            raise
 
     def _pools_of(self, run: Run) -> dict[str, Pool]:
         return {role: pool for (name, role), pool in self.pools.serving.items() if name == run.name}

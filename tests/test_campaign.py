@@ -109,3 +109,22 @@ def test_a_campaign_goes_on_where_it_stopped_and_judges_may_come_last(tmp_path):
     done = sequor("run", config, "-o", tmp_path / "all")
     assert done.returncode == 0 and done.stdout.count("nothing is left to play") == 3
     assert "lost=0 repeated=0" in done.stdout
+
+
+def test_the_papers_table_is_a_run_for_each_of_its_open_candidates():
+    """SPEC of the benchmark: ten models with weights to be had, one judge, the model's own sampling."""
+    found = load_all(ROOT / "configs" / "paper.yaml", [])
+    assert len(found) == 10
+    assert {config.judge.model for config in found.values()} == {"openai/gpt-oss-120b"}
+    assert all(config.candidate.sampling.temperature is None for config in found.values())
+    known = {path.stem for path in (ROOT / "configs" / "models").glob("*.yaml")}
+    assert len(known) >= 12
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "models").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_known_models_file_is_a_config(path):
+    model = next(line.partition(": ")[2] for line in path.read_text().splitlines() if line.startswith("model: "))
+    found = load_all(None, [f"candidate.model={model}", "judge.model=j"])[""]
+    parser = found.candidate.reasoning_parser
+    vllm = pytest.importorskip("vllm.reasoning", reason="needs vLLM, whose parsers are named")
+    assert parser is None or parser in vllm.ReasoningParserManager.list_registered()
