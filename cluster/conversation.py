@@ -11,6 +11,8 @@ nothing but white space      Failure    empty                   nothing
 reasoning never closed       Failure    reasoning_unfinished    nothing
 last user turn does not fit  Failure    context_overflow        nothing
 chat template refuses it     Failure    template_error          nothing
+endpoint refuses it          Failure    rejected                nothing
+a filter's veto              Failure    content_filter          nothing
 engine raised, or died       Failure    engine_error            nothing; asked again on the next run
 no answer in time            Failure    timeout                 nothing; asked again on the next run
 """
@@ -63,7 +65,16 @@ class Response(Struct, frozen=True, gc=False):
 
 
 class Failure(Struct, frozen=True, gc=False):
-    status: Literal["empty", "reasoning_unfinished", "context_overflow", "template_error", "engine_error", "timeout"]
+    status: Literal[
+        "empty",
+        "reasoning_unfinished",
+        "context_overflow",
+        "template_error",
+        "rejected",
+        "content_filter",
+        "engine_error",
+        "timeout",
+    ]
     detail: str = ""
     reasoning: str | None = None
     usage: Usage = Usage()

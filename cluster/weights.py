@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cluster.settings import EngineSettings
+from cluster.settings import ApiSettings, EngineSettings
 
 SMALL = (
     "*config.json",
@@ -47,6 +47,8 @@ def find(settings: EngineSettings) -> ModelFiles:
     """Raises ModelNotFound."""
     if settings.engine == "scripted":
         return ModelFiles(settings.model, f"script {settings.script}")
+    if settings.engine == "api":
+        return ModelFiles(settings.model, f"endpoint {(settings.api or ApiSettings()).base_url}")
     if settings.model == "embedded":
         from cluster.embedded import embedded_model
 

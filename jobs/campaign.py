@@ -12,6 +12,7 @@ Exit codes: cli.py. The worst of the runs' is the campaign's.
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -43,16 +44,18 @@ class Campaign:
         """Returns an exit code. Raises BadInput before anything is written, ClusterError and OSError later on."""
         if not self.runs:
             return COMPLETE
-        first = self.runs[0].config
-        replicas.connect(first.ray_address)
+        local = all(pool.settings.engine == "api" for pool in building.wanted(self.runs).values())
+        if not local:  # endpoints are asked from here
+            replicas.connect(self.runs[0].config.ray_address)
         try:
-            self.pools = building.build(self.runs, replicas.gpus_available(), self._out / "logs")
+            self.pools = building.build(self.runs, math.inf if local else replicas.gpus_available(), self._out / "logs")
             self._begin()
             log_to(self._out / "logs" / "driver.log")
             self._say(f"playing into {self._out}; the engines are starting", always=True)
             return asyncio.run(self._play())
         finally:
-            replicas.disconnect()
+            if not local:
+                replicas.disconnect()
 
     def _begin(self) -> None:
         """All of them, or none: a run whose folder is taken stops the others before anything is played."""

@@ -7,7 +7,7 @@ from cluster.conversation import Message
 from cluster.history import Template, UnusableTemplate
 from cluster.machine import GIB, Machine, this_machine
 from cluster.replicas import gpus_of
-from cluster.settings import EngineSettings
+from cluster.settings import ApiSettings, EngineSettings
 from cluster.weights import ModelFiles
 from jobs.config import RunConfig
 from jobs.data import load_test_sets
@@ -61,6 +61,11 @@ def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dial
     console.print(
         f"files {files.path} ({files.digest}), weights {f'{size / GIB:.1f} GiB' if size else 'not on this machine'}"
     )
+    if settings.engine == "api":
+        console.print(
+            f"{files.digest}, key from {(settings.api or ApiSettings()).key_env}; its template is its own affair"
+        )
+        return
     if settings.engine == "scripted":
         console.print(f"scripted: {settings.script}; no model, no template")
         return

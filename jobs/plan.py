@@ -102,7 +102,7 @@ def replica(
     model's config.json is not to be had, or the model does not fit."""
     settings: EngineSettings = getattr(config, role)
     work = (_answers if role == "candidate" else _verdicts)(test_sets, settings, assumed)
-    if settings.engine == "scripted":
+    if settings.engine != "vllm":
         return work, None
     found = weights.model_config(files)
     if found is None:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cluster import weights
+from cluster.api import ApiHost
 from cluster.driver import Pool
 from cluster.replicas import RayReplicas, gpus_available, gpus_of, largest_node
 from cluster.scheduler import ConversationScheduler
@@ -104,7 +105,8 @@ def build(runs: list["Run"], available: float, logs: Path | None = None) -> Pool
     judges = {name for name, pool in pools.items() if pool.judges}
     check_gpus({name: pool.settings for name, pool in pools.items()}, judges, config.order, available)
     for name, want in pools.items():
-        check_nodes(name, want.settings, largest_node())
+        if want.gpus:
+            check_nodes(name, want.settings, largest_node())
     made = {
         name: pool(name, want.settings, want.files, config.scheduler, config.seed, logs) for name, want in pools.items()
     }
@@ -129,5 +131,7 @@ def pool(
     if files.path == settings.model and files.digest.startswith("commit "):
         settings = replace(settings, revision=files.digest.removeprefix("commit "))  # what the fingerprint names
     scheduler = ConversationScheduler(scheduling, seed, min(512, settings.sampling.max_tokens))
+    if settings.engine == "api":
+        return Pool(name, scheduler, ApiHost(name, settings), settings.turn_timeout_s)
     host = RayReplicas(name, settings, files.path, logs=logs.resolve() if logs else None)
     return Pool(name, scheduler, host, settings.turn_timeout_s, settings.replicas * gpus_of(settings))

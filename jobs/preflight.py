@@ -29,7 +29,7 @@ def _room(role: str, settings: EngineSettings, files: ModelFiles, context: int, 
         raise BadInput(
             f"{role}.sampling.max_tokens: an answer budget of {budget} leaves no room in a context of {context}"
         )
-    if settings.engine == "scripted" or len(longest) / CHARACTERS_PER_TOKEN_AT_LEAST < context - budget:
+    if settings.engine != "vllm" or len(longest) / CHARACTERS_PER_TOKEN_AT_LEAST < context - budget:
         return
     needed = _count(files, longest)
     if needed + budget > context:

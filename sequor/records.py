@@ -28,8 +28,8 @@ class TurnRecord(Struct, frozen=True, kw_only=True):
     dialogue: str
     turn: int
     status: str
-    """ok, truncated, empty, reasoning_unfinished, context_overflow, template_error; engine_error and timeout stand in
-    failures.jsonl only."""
+    """ok, truncated, empty, reasoning_unfinished, context_overflow, template_error, rejected, content_filter;
+    engine_error and timeout stand in failures.jsonl only."""
     answer: str | None = None
     reasoning: str | None = None
     detail: str | None = None
