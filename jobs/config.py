@@ -33,7 +33,7 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The first so many of each set; left out, all."""
     turns: Positive = 50
     seed: int = 0
-    judge_parser: Literal["strict/2"] = "strict/2"
+    judge_parser: Literal["strict/2", "released/1"] = "strict/2"
     scheduler: SchedulerSettings = SchedulerSettings()
     order: Literal["together", "phases"] = "together"
     """`phases`: the judge's engines start when all is answered and the candidate's are closed; for one GPU."""

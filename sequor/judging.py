@@ -53,7 +53,7 @@ def judgement(question: Question, outcome: Outcome, parser: str = DEFAULT_PARSER
         turn=question.turn,
         constraint=question.constraint,
         judge=question.judge,
-        status=_verdict(outcome, parser) if answered else "judge_error",
+        status=_verdict(outcome.text, outcome.truncated, parser) if answered else "judge_error",
         parser=parser,
         reply=outcome.text if answered else None,
         reasoning=outcome.reasoning,
@@ -65,6 +65,11 @@ def judgement(question: Question, outcome: Outcome, parser: str = DEFAULT_PARSER
     )
 
 
-def _verdict(reply: Response, parser: str) -> JudgementStatus:
-    """A reply that was cut may have been cut within its verdict: "no" of "not at all"."""
-    return "unreadable" if reply.truncated else PARSERS[parser](reply.text)
+def read_again(record: JudgementRecord, parser: str) -> JudgementStatus:
+    """What this parser makes of a saved reply. Where there was none, nothing changes."""
+    return record.status if record.reply is None else _verdict(record.reply, record.truncated, parser)
+
+
+def _verdict(reply: str, truncated: bool, parser: str) -> JudgementStatus:
+    """A reply that was cut may have been cut within its verdict: "no" of "not at all". `released` minds nothing."""
+    return "unreadable" if truncated and not parser.startswith("released/") else PARSERS[parser](reply)

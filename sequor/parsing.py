@@ -6,6 +6,10 @@
 3. There the reply must end: only white space, marks and a full stop may follow. Whatever else stands behind it may
    take it back, or show that it was a quotation.
 Everything else is unreadable, which is an outcome of its own and neither yes nor no.
+
+`released`, version 1, does what the released benchmark's parser is known to do, for comparison alone: the announced yes
+anywhere in the reply wins, then the announced no, and else the last "yes" or "no" in it, be it within a word ("not",
+"eyes"). It seldom finds a reply unreadable, and reads some that say nothing.
 """
 
 import re
@@ -34,5 +38,15 @@ def strict(reply: str) -> Verdict:
     return "satisfied" if verdict[1].lower() == "yes" else "violated"
 
 
-PARSERS: dict[str, Callable[[str], Verdict]] = {"strict/2": strict}
+def released(reply: str) -> Verdict:
+    for phrase, verdict in (("Final verdict: yes", "satisfied"), ("Final verdict: no", "violated")):
+        if phrase in reply:
+            return verdict
+    found = re.findall("yes|no", reply, re.IGNORECASE)
+    if not found:
+        return "unreadable"
+    return "satisfied" if found[-1].lower() == "yes" else "violated"
+
+
+PARSERS: dict[str, Callable[[str], Verdict]] = {"strict/2": strict, "released/1": released}
 DEFAULT_PARSER = "strict/2"

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from sequor import metrics
 from sequor.errors import BadInput
+from sequor.judging import read_again
 from sequor.metrics import SetScore
+from sequor.parsing import PARSERS
 from sequor.run_folder import RunFolder
 from sequor.tables import SET_COLUMNS, TURN_COLUMNS, set_rows, turn_rows, write_csv
 from sequor.types import TestSet
@@ -23,6 +25,8 @@ class Tally(Struct, frozen=True):
     lost: int
     repeated: int
     outcomes: dict[str, Counter[str]]
+    reread: int = 0
+    """Verdicts that another parser than the run's own reads otherwise."""
     chosen: bool = False
     """The judge was made to choose a verdict (`judge.sampling.choices`): it could not leave one out, nor reason."""
 
@@ -56,9 +60,10 @@ class _Turns:
 
 
 class _Judgements:
-    """What judgements.jsonl holds: judge -> turn -> constraint -> status."""
+    """What judgements.jsonl holds: judge -> turn -> constraint -> status. `parser`: reads the replies once more."""
 
-    def __init__(self, folder: RunFolder, outcomes: dict[str, Counter[str]]):
+    def __init__(self, folder: RunFolder, outcomes: dict[str, Counter[str]], parser: str | None):
+        self.reread = 0
         self.verdicts: dict[str, dict[Key, dict[str, str]]] = {}
         self.count = self.repeated = 0
         for record in folder.judgements:
@@ -68,12 +73,17 @@ class _Judgements:
                 self.repeated += 1
                 continue
             self.count += 1
-            statuses[record.constraint] = record.status
-            outcomes[record.test_set][f"judgement {record.status}"] += 1
+            status = record.status if parser is None else read_again(record, parser)
+            self.reread += status != record.status
+            statuses[record.constraint] = status
+            outcomes[record.test_set][f"judgement {status}"] += 1
 
 
-def score(out: Path) -> tuple[list[SetScore], Tally]:
-    """Writes scores/*.csv. Raises BadInput when the folder is no run, or holds nothing to score."""
+def score(out: Path, parser: str | None = None) -> tuple[list[SetScore], Tally]:
+    """Writes scores/*.csv. `parser`: read the judges' replies with this one instead, into scores/PARSER/; the records
+    stay as they are. Raises BadInput when the folder is no run, or holds nothing to score, or for an unknown parser."""
+    if parser is not None and parser not in PARSERS:
+        raise BadInput(f"--parser: {parser!r} is none of {', '.join(PARSERS)}")
     folder = RunFolder(out)
     fingerprint = folder.read().fingerprint
     of_judges = {key.rpartition("]")[2]: value for key, value in fingerprint.items() if key.startswith("judge[")}
@@ -84,14 +94,15 @@ def score(out: Path) -> tuple[list[SetScore], Tally]:
     turns = _Turns(folder, outcomes)
     if not turns.seen:
         raise BadInput(f"{folder.turns.path}: no turn in it; nothing to score yet")
-    judgements = _Judgements(folder, outcomes)
+    judgements = _Judgements(folder, outcomes, parser)
     scores = [
         metrics.score(test_set, by_turn, judge)
         for judge, by_turn in sorted(judgements.verdicts.items())
         for test_set in test_sets
     ]
     tally = replace(_tally(test_sets, turns, judgements, scores, outcomes, judged), chosen=chosen)
-    _write(out, scores, tally)
+    tally = replace(tally, reread=judgements.reread)
+    _write(out / "scores" / (parser or "").replace("/", "-"), scores, tally)
     return scores, tally
 
 
@@ -124,12 +135,12 @@ def _tally(
     )
 
 
-def _write(out: Path, scores: list[SetScore], tally: Tally) -> None:
-    write_csv(out / "scores" / "turns.csv", TURN_COLUMNS, turn_rows(scores))
-    write_csv(out / "scores" / "sets.csv", SET_COLUMNS, set_rows(scores))
+def _write(folder: Path, scores: list[SetScore], tally: Tally) -> None:
+    write_csv(folder / "turns.csv", TURN_COLUMNS, turn_rows(scores))
+    write_csv(folder / "sets.csv", SET_COLUMNS, set_rows(scores))
     rows = [
         [name, outcome.split()[0], outcome.split()[1], str(count)]
         for name in metrics.in_table_order(tally.outcomes)
         for outcome, count in sorted(tally.outcomes[name].items())
     ]
-    write_csv(out / "scores" / "outcomes.csv", ["test_set", "kind", "status", "count"], rows)
+    write_csv(folder / "outcomes.csv", ["test_set", "kind", "status", "count"], rows)

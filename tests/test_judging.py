@@ -6,7 +6,7 @@ import jinja2
 import pytest
 
 from cluster.conversation import Failure, Response
-from sequor.judging import conversation, judgement, questions
+from sequor.judging import conversation, judgement, questions, read_again
 from sequor.prompts.render import render
 from sequor.types import Constraint, Dialogue, UserTurn
 
@@ -69,3 +69,15 @@ def test_a_cut_reply_has_no_verdict():
     """It may have been cut within one: "no" of "not at all"."""
     assert judgement(asked()[0], Response("Final verdict: no")).status == "violated"
     assert judgement(asked()[0], Response("Final verdict: no", truncated=True)).status == "unreadable"
+
+
+def test_a_saved_reply_is_read_again_by_another_parser():
+    said = judgement(asked()[0], Response("It does not follow the rule."))
+    assert said.status == "unreadable" and read_again(said, "released/1") == "violated"
+    cut = judgement(asked()[0], Response("Final verdict: yes", truncated=True))
+    assert (cut.status, read_again(cut, "strict/2"), read_again(cut, "released/1")) == (
+        "unreadable",
+        "unreadable",
+        "satisfied",
+    )
+    assert read_again(judgement(asked()[0], Failure("empty")), "released/1") == "judge_error"

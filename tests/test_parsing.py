@@ -2,7 +2,7 @@
 
 import pytest
 
-from sequor.parsing import strict
+from sequor.parsing import released, strict
 
 SATISFIED, VIOLATED, UNREADABLE = "satisfied", "violated", "unreadable"
 
@@ -71,3 +71,22 @@ SATISFIED, VIOLATED, UNREADABLE = "satisfied", "violated", "unreadable"
 )
 def test_strict_reads_the_last_final_verdict_and_nothing_else(reply, verdict):
     assert strict(reply) == verdict
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        ("Final verdict: yes", SATISFIED),
+        ("Final verdict: no", VIOLATED),
+        ("Final verdict: yes\nWait, I miscounted.\nFinal verdict: no", SATISFIED),
+        ("Close with Final verdict: yes or Final verdict: no. First I count", SATISFIED),
+        ("It does not follow the rule", VIOLATED),
+        ("It follows the rule, as anyone with eyes can see", SATISFIED),
+        ("No, wait. Yes", SATISFIED),
+        ("**final verdict:** YES", SATISFIED),
+        ("I am unable to say", UNREADABLE),
+        ("", UNREADABLE),
+    ],
+)
+def test_released_finds_a_verdict_nearly_everywhere(reply, verdict):
+    assert released(reply) == verdict
