@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from cluster.driver import ClusterError, Unreachable
+from jobs.storage import check_out
 from sequor.errors import BadInput
 from sequor.types import TEST_SETS
 
@@ -34,7 +35,19 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="[INPUT] [CONFIG.yaml] [KEY=VALUE]...", help="What to read, and settings as above."),
 ]
-Out = Annotated[Path, typer.Option("--out", "-o", help="The run's folder; one that is there already is continued.")]
+
+
+def _checked(out: Path) -> Path:
+    """A driver may run where its folder is not (jobs/storage.py). Raises BadInput."""
+    if note := check_out(out):
+        print(f"sequor: note: {note}", file=sys.stderr)
+    return out
+
+
+Out = Annotated[
+    Path,
+    typer.Option("--out", "-o", callback=_checked, help="The run's folder; one that is there already is continued."),
+]
 Run = Annotated[Path, typer.Argument(help="A run's folder.")]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Candidate: a hub's repository name or a folder.")]
 Judge = Annotated[str | None, typer.Option("--judge", "-j", help="Judge: likewise.")]
@@ -93,17 +106,35 @@ def judge(settings: Settings = None, out: Out = Path("runs/run"), judge: Judge =
 
 
 @app.command()
-def score(run: Run) -> None:
+def score(
+    run: Run,
+    parser: Annotated[
+        str | None, typer.Option(help="Read the judges' replies with another parser: released/1.")
+    ] = None,
+) -> None:
     """Records to scores/*.csv and a table. Needs no GPU, no Ray, no network."""
     from jobs.progress import console
     from jobs.score import show
     from sequor.scoring import score
 
     screen = console()
-    scores, tally = score(run)
+    scores, tally = score(run, parser)
     show(scores, tally, screen)
+    if parser is not None:
+        screen.print(f"{parser} reads {tally.reread:,} of {tally.judgements:,} replies otherwise than the run's own")
     screen.print(str(tally))
     raise typer.Exit(3 if tally.lost else 0)
+
+
+@app.command()
+def checkable(
+    path: Annotated[Path, typer.Argument(help="A pool of constraints (JSON lines), a data folder, or a run's folder.")],
+) -> None:
+    """Constraints that a program can decide; of a run, how often its judge agrees with the truth."""
+    from jobs.checkable import show
+    from jobs.progress import console
+
+    show(path, console())
 
 
 @app.command()
@@ -113,6 +144,26 @@ def status(run: Run) -> None:
     from jobs.status import show
 
     show(run, console())
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="RUN...", help="One run's folder or several.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Default: RUN/report of one run, runs/report of several.")
+    ] = None,
+    judge: Annotated[str | None, typer.Option("--judge", "-j", help="Whose verdicts count, of several.")] = None,
+    categories: Annotated[
+        Path | None, typer.Option(help='Categories of constraints: JSON lines of {"id", "category"}, such as a pool.')
+    ] = None,
+    compare_paper: Annotated[bool, typer.Option("--compare-paper", help="Tables 5 and 6 beside the paper's.")] = False,
+    inspect: Annotated[bool, typer.Option("--inspect", help="Also RUN/results/inspect, for Inspect's viewer.")] = False,
+) -> None:
+    """Figures, tables and pages of one run or many; RUN/results/*.parquet. Needs no GPU, no Ray, no network."""
+    from jobs.progress import console
+    from jobs.report import report
+
+    report(runs or [], out, judge, categories, compare_paper, inspect, console())
 
 
 @app.command()
@@ -251,6 +302,34 @@ def select(
     own = {"satisfiability": satisfiability, "triviality": triviality, "subjectivity": subjectivity}
     thresholds = {measure: threshold if value is None else value for measure, value in own.items()}
     select(ratings, out, thresholds, votes, console())
+
+
+@app.command()
+def extract(
+    words: Words = None,
+    out: Out = Path("runs/extracted"),
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Who reads: a hub's repository.")] = None,
+) -> None:
+    """Chat logs (Parquet, JSON lines, ShareGPT) into candidates for constraints."""
+    from jobs.curation import curate
+
+    raise typer.Exit(curate("extract", words or [], out, **({"model.model": model} if model else {})))
+
+
+@app.command()
+def rate(words: Words = None, out: Out = Path("runs/rated")) -> None:
+    """Candidates judged: satisfiable, not trivial, objective. Settings name judges and answering models."""
+    from jobs.curation import curate
+
+    raise typer.Exit(curate("rate", words or [], out))
+
+
+@app.command()
+def tuples(words: Words = None, out: Out = Path("runs/tuples")) -> None:
+    """The pool into tuples of constraints that one answer can follow together."""
+    from jobs.curation import curate
+
+    raise typer.Exit(curate("tuples", words or [], out))
 
 
 def main() -> None:

@@ -1,13 +1,17 @@
-"""A stage: questions of one turn to one model, and the questions that follow from its replies, into replies.jsonl.
+"""A stage: questions of one turn to one model or several, and what follows from the replies, into replies.jsonl.
 
-The replies are the only memory: what has one is not asked again, so the same command continues a stage. Failures of
-the machinery go to failures.jsonl and are asked again by the next run. A folder that holds anything else than this
-stage, which the fingerprint names as `stage`, is refused.
+1. The replies are the only memory: what has one is not asked again, so the same command continues a stage. Failures of
+   the machinery go to failures.jsonl and are asked again by the next run.
+2. A folder that holds anything else than this stage, which the fingerprint names as `stage`, is refused.
+3. Each model is a lane: its own pool, its own questions. Keys are unique over all lanes.
+4. With `live` set, questions are made only as earlier ones are answered, so many at a time in each lane, and no reply
+   is kept in memory: a million take 8 bytes each. Without it all are made at the start, and `replies` holds all.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,6 +22,7 @@ from cluster.conversation import Conversation, Failure, Turn
 from cluster.driver import Driver, Pool
 from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED, conduct, log_to
 from sequor.errors import BadInput
+from sequor.keyset import KeySet
 from sequor.records import FailureRecord, Journal, ReplyRecord, reply_record
 from sequor.run_folder import (
     RunFile,
@@ -41,62 +46,123 @@ class Counts(Struct):
     failures: int = 0
 
 
+def nothing(record: ReplyRecord) -> list[Conversation]:
+    """Follows from a reply that is its own end."""
+    return []
+
+
 class Stage:
     """One stage in one folder."""
 
-    def __init__(self, out: Path, make_pool: Callable[[], Pool], ray_address: str | None, console: Console):
+    def __init__(
+        self,
+        out: Path,
+        make_pool: Callable[[str], Pool],
+        ray_address: str | None,
+        console: Console,
+        live: int | None = None,
+        look: Callable[[ReplyRecord], None] | None = None,
+    ):
+        """`make_pool(lane)` is called for lanes with something to ask. `look` sees every reply, those of earlier starts
+        first; what it raises stops the stage."""
         self.out, self._make_pool, self._ray_address, self._console = out, make_pool, ray_address, console
+        self._live, self._look = live, look
         self._journal = Journal(out / "replies.jsonl", ReplyRecord)
         self._failures = Journal(out / "failures.jsonl", FailureRecord)
         self.replies: dict[str, ReplyRecord] = {}
+        self._answered = KeySet()
+        """Instead of `replies`, when `live` is set."""
+        self._feeds: dict[str, Iterator[Conversation]] = {}
+        self._playing: dict[str, int] = {}
+        """Lane -> conversations that were drawn from its feed, or follow, and are not finished."""
         self.counts = Counts()
 
-    def run(self, run_file: RunFile, roots: Iterable[Conversation], follow: Follow) -> int:
+    def run(self, run_file: RunFile, lanes: Mapping[str, Iterable[Conversation]], follow: Follow = nothing) -> int:
         """Returns an exit code. Raises BadInput before anything is written, ClusterError and OSError later on."""
-        if (self.out / "run.json").exists():
-            old = read_json(self.out / "run.json", RunFile).fingerprint
-            refuse_difference(self.out, {"stage": "none"} | old, run_file.fingerprint)
-            refuse_claimed(self.out)
-        elif self.out.exists() and not all(path.name.startswith(".run.json.") for path in self.out.iterdir()):
-            raise BadInput(f"{self.out}: not empty, and no run.json in it: not the folder of a stage")
-        self.replies = {record.key: record for record in self._journal}
-        waiting = list(self._unanswered(roots, follow))
-        self.counts = Counts(len(self.replies) + len(waiting), len(self.replies))
-        if not waiting:
+        run_file = self._claimable(run_file)
+        self._remember()
+        self._feeds = {lane: self._unanswered(roots, follow) for lane, roots in lanes.items()}
+        first = {lane: drawn for lane in lanes if (drawn := self._draw(lane))}
+        if not first:
             return COMPLETE
         replicas.connect(self._ray_address)
         try:
-            pool = self._make_pool()
+            pools = {lane: self._make_pool(lane) for lane in first}
             self.out.mkdir(parents=True, exist_ok=True)
             write_json(self.out / "run.json", run_file)
             claim_folder(self.out)
             log_to(self.out / "logs" / "driver.log")
-            return asyncio.run(self._play(pool, waiting, follow))
+            return asyncio.run(self._play(pools, first, follow))
         finally:
             replicas.disconnect()
 
-    def _unanswered(self, conversations: Iterable[Conversation], follow: Follow) -> Iterable[Conversation]:
+    def records(self) -> Iterator[ReplyRecord]:
+        """Every reply, as they came, from the file."""
+        return iter(self._journal)
+
+    def _claimable(self, run_file: RunFile) -> RunFile:
+        """run.json as it is to be written. Raises BadInput."""
+        if (self.out / "run.json").exists():
+            old = read_json(self.out / "run.json", RunFile)
+            refuse_difference(self.out, {"stage": "none"} | old.fingerprint, run_file.fingerprint)
+            refuse_claimed(self.out)
+            return old.again(run_file)
+        if self.out.exists() and not all(path.name.startswith(".run.json.") for path in self.out.iterdir()):
+            raise BadInput(f"{self.out}: not empty, and no run.json in it: not the folder of a stage")
+        return run_file
+
+    def _remember(self) -> None:
+        for record in self._journal:
+            if self._look is not None:
+                self._look(record)
+            if self._live is None:
+                self.replies[record.key] = record
+            else:
+                self._answered.add(record.key)
+        known = len(self.replies) or len(self._answered)
+        self.counts = Counts(known, known)
+
+    def _unanswered(self, conversations: Iterable[Conversation], follow: Follow) -> Iterator[Conversation]:
         for conversation in conversations:
             record = self.replies.get(conversation.key)
-            if record is None:
-                yield conversation
-            else:
+            if record is not None:
                 yield from self._unanswered(follow(record), follow)
+            elif self._live is None or conversation.key not in self._answered:
+                yield conversation
 
-    async def _play(self, pool: Pool, waiting: list[Conversation], follow: Follow) -> int:
+    def _draw(self, lane: str) -> list[Conversation]:
+        """What may be asked now of what is left."""
+        playing = self._playing.get(lane, 0)
+        room = None if self._live is None else max(0, self._live - playing)
+        drawn = list(islice(self._feeds[lane], room))
+        self._playing[lane] = playing + len(drawn)
+        self.counts.asked += len(drawn)
+        return drawn
+
+    async def _play(self, pools: dict[str, Pool], first: dict[str, list[Conversation]], follow: Follow) -> int:
+        lane_of = {id(pool): lane for lane, pool in pools.items()}
+
         async def keep(saves: list[tuple[Pool, Turn]]) -> list[tuple[Pool, tuple[Conversation, ...]]]:
             records = await asyncio.to_thread(self._write, [turn for _, turn in saves])
-            following = [c for record in records for c in follow(record)]
-            self.counts.asked += len(following)
-            return [(pool, tuple(following))] if following else []
+            owner = {turn.key: lane_of[id(pool)] for pool, turn in saves}
+            more: dict[str, list[Conversation]] = {lane: [] for lane in owner.values()}
+            for record in records:
+                more[owner[record.key]] += follow(record)
+            for lane, following in more.items():
+                self._playing[lane] += len(following) - sum(1 for name in owner.values() if name == lane)
+                self.counts.asked += len(following)
+                following += await asyncio.to_thread(self._draw, lane)
+            return [(pools[lane], tuple(conversations)) for lane, conversations in more.items() if conversations]
 
         self._journal.open()
         self._failures.open()
-        driver = Driver([pool], keep)
-        driver.add(pool, waiting)
+        driver = Driver(pools.values(), keep)
+        for lane, conversations in first.items():
+            driver.add(pools[lane], conversations)
+        first.clear()
         state = "failed"
         try:
-            played = await conduct(driver, self._watch(pool))
+            played = await conduct(driver, self._watch(list(pools.values())))
             complete = played and self.counts.done == self.counts.asked
             state = "complete" if complete else "incomplete" if played else "stopped"
             return {"complete": COMPLETE, "incomplete": INCOMPLETE, "stopped": STOPPED}[state]
@@ -107,7 +173,9 @@ class Stage:
 
     def _write(self, turns: list[Turn]) -> list[ReplyRecord]:
         lost = [turn for turn in turns if isinstance(turn.outcome, Failure) and turn.outcome.retryable]
-        records = [reply_record(turn) for turn in turns if turn not in lost]
+        records = [
+            reply_record(turn) for turn in turns if not isinstance(turn.outcome, Failure) or not turn.outcome.retryable
+        ]
         self._journal.append(records)
         self._failures.append(
             FailureRecord(
@@ -119,12 +187,16 @@ class Stage:
             )
             for turn in lost
         )
-        self.replies |= {record.key: record for record in records}
+        if self._live is None:
+            self.replies |= {record.key: record for record in records}
+        if self._look is not None:
+            for record in records:
+                self._look(record)
         self.counts.done += len(records)
         self.counts.failures += len(lost)
         return records
 
-    async def _watch(self, pool: Pool) -> None:
+    async def _watch(self, pools: list[Pool]) -> None:
         last = time.monotonic()
         for beat in range(2**62):
             write_status(self.out, self._status("running") | {"beat": beat})
@@ -132,8 +204,9 @@ class Stage:
             if time.monotonic() - last >= LINE_EVERY_S:
                 last = time.monotonic()
                 counts = f"replies {self.counts.done}/{self.counts.asked}, failures {self.counts.failures}"
-                tokens = f"{pool.scheduler.counts.output_tokens:,} tokens"
-                self._console.print(f"{time.strftime('%H:%M:%S')} {counts}; {len(pool.alive)} up, {tokens}")
+                tokens = sum(pool.scheduler.counts.output_tokens for pool in pools)
+                up = sum(len(pool.alive) for pool in pools)
+                self._console.print(f"{time.strftime('%H:%M:%S')} {counts}; {up} up, {tokens:,} tokens")
 
     def _status(self, state: str) -> dict[str, object]:
         counts = {"replies": self.counts.done, "asked": self.counts.asked, "failures": self.counts.failures}

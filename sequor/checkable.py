@@ -28,7 +28,8 @@ NUMBERS |= {"a": 1, "single": 1, "twelve": 12, "fifteen": 15, "twenty": 20}
 BEFORE = frozenset(
     """always just please only must should answer answers respond response responses reply replies write use give
     provide generate produce create keep limit limited limiting summarize summarise explain describe make fit have
-    rephrase reword select present outline display say return output outputs result text message messages generation summary statement
+    rephrase reword select present outline display say return output outputs result text message messages generation
+    summary statement
     the your my all it is are be to in into of with within that will this ai assistant's and not do does exceed using
     total complete length word count character you a""".split()
 )

@@ -9,6 +9,8 @@ ONE_FILE_EACH = {
     "ray": {"cluster/replicas.py"},
     "vllm": {"cluster/engine.py"},
     "typer": {"jobs/cli.py"},
+    "datatrove": {"sequor/curation/pipeline.py"},
+    "fasttext": {"sequor/curation/language.py"},
 }
 LAYERS = {"cluster": {"cluster"}, "sequor": {"sequor", "cluster"}, "jobs": {"jobs", "sequor", "cluster"}}
 SEQUOR_MAY_USE = {"cluster.conversation", "cluster.settings"}
