@@ -29,7 +29,7 @@ from cluster.enginelog import EngineLog, useful_line
 from cluster.history import Histories, Prompt, Template
 from cluster.outcomes import outcome_of
 from cluster.settings import EngineSettings, Sampling
-from cluster.weights import chat_template
+from cluster.weights import ModelFiles, chat_template, context_tokens
 
 ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 """Set before vLLM is imported, where the environment does not say otherwise."""
@@ -44,6 +44,8 @@ CPU_ARGS = {
     "max_num_batched_tokens": 4096,
     "max_num_seqs": 64,
 }
+CPU_MOST_IN_A_STEP = 16384
+"""Tokens; their activations take memory that is kept free."""
 CPU_KV_CACHE_BYTES = 2 * 2**30
 """Unless VLLM_CPU_KVCACHE_SPACE or the settings say otherwise; vLLM of its own takes nearly all memory."""
 
@@ -59,7 +61,7 @@ class EngineDied(Exception):
 def vllm_args(settings: EngineSettings, model_path: str, on_cpu: bool) -> dict[str, Any]:
     """vLLM's engine arguments (AsyncEngineArgs), by their names there."""
     args: dict[str, Any] = {"model": model_path, "enable_prefix_caching": True, "enable_log_requests": False}
-    args |= CPU_ARGS if on_cpu else GPU_ARGS
+    args |= CPU_ARGS | _whole_prompts(settings, model_path) if on_cpu else GPU_ARGS
     if on_cpu and not os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
         args["kv_cache_memory_bytes"] = CPU_KV_CACHE_BYTES
     if not on_cpu and settings.gpus is not None and 0 < settings.gpus < 1:
@@ -71,6 +73,15 @@ def vllm_args(settings: EngineSettings, model_path: str, on_cpu: bool) -> dict[s
     if settings.trust_remote_code:
         args["trust_remote_code"] = True
     return args | settings.engine_args
+
+
+def _whole_prompts(settings: EngineSettings, model_path: str) -> dict[str, Any]:
+    """A CPU's random generator cannot step back, as vLLM 0.32 wants of a seeded request whose prompt it has cut in two:
+    the engine would die. So prompts are not cut, where a step can take the longest one."""
+    context = settings.max_model_len or context_tokens(ModelFiles(model_path, ""))
+    if context is None or context > CPU_MOST_IN_A_STEP or "max_num_batched_tokens" in settings.engine_args:
+        return {}
+    return {"enable_chunked_prefill": False, "max_num_batched_tokens": max(4096, context)}
 
 
 def merged_sampling(defaults: dict[str, Any], sampling: Sampling) -> dict[str, Any]:
