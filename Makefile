@@ -6,6 +6,7 @@
 #   make chaos    ten seeded runs that are killed in the middle, against one that is left alone
 #   make bench-sim        1,400 dialogues on a simulated engine: token admission against lockstep and a semaphore
 #   make bench-overhead   what deciding and driving cost per turn
+#   make report-sample    figures, tables and pages of three made-up runs, into runs/report-sample
 #   make clean    removes the environment and what tools left behind; leaves runs/
 #
 # Each sets up .venv first, once, and again after a change of pyproject.toml or of this file.
@@ -29,7 +30,7 @@ export PIP_QUIET := 2
 export PIP_NO_INPUT := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test tiny chaos bench-sim bench-overhead clean
+.PHONY: demo test tiny chaos bench-sim bench-overhead report-sample clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/sequor demo
@@ -49,6 +50,9 @@ bench-sim: $(VENV)/.ready
 
 bench-overhead: $(VENV)/.ready
 	@$(BIN)/python benchmarks/overhead.py
+
+report-sample: $(VENV)/.ready
+	@$(BIN)/python benchmarks/report.py
 
 $(VENV)/.ready: pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null || \

@@ -121,12 +121,16 @@ def results(dialogues: Iterable[Dialogue], verdicts: Verdicts, turns: int) -> np
 
 def score(test_set: TestSet, verdicts: Verdicts, judge: str) -> SetScore:
     turns = len(test_set.dialogues[0].turns)
-    codes = results(test_set.dialogues, verdicts, turns)
+    return score_results(test_set.name, judge, results(test_set.dialogues, verdicts, turns))
+
+
+def score_results(test_set: str, judge: str, codes: np.ndarray) -> SetScore:
+    """`codes`: PASSED, FAILED, UNDECIDED; shape (dialogues, turns)."""
     return SetScore(
-        test_set=test_set.name,
+        test_set=test_set,
         judge=judge,
-        dialogues=len(test_set.dialogues),
-        turns=tuple(_rate(codes[:, turn]) for turn in range(turns)),
+        dialogues=len(codes),
+        turns=tuple(_rate(codes[:, turn]) for turn in range(codes.shape[1])),
         overall=_rate(codes.ravel()),
     )
 
