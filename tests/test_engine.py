@@ -244,7 +244,7 @@ def test_a_user_text_that_never_fits_overflows_without_asking_the_engine(engine,
 def test_seeded_prompts_that_are_more_than_a_step_takes_kill_no_engine(engine, run):
     """vLLM cuts prompts to fill a step, and then steps back in the request's random numbers; on a CPU it cannot."""
     warm = Sampling(max_tokens=4, temperature=1.0)
-    prompts = [request(f"long{n}", user=f"{n} {n + 20} " * 150, seed=n, sampling=warm) for n in range(16)]
+    prompts = [request(f"long{n}", user=f"{chr(97 + n)} " * 200, seed=n, sampling=warm) for n in range(16)]
 
     async def all_at_once():
         return await asyncio.gather(*(engine.generate(prompt) for prompt in prompts))
