@@ -11,8 +11,9 @@ from cluster.settings import ApiSettings, EngineSettings
 from cluster.weights import ModelFiles
 from jobs.config import RunConfig
 from jobs.data import load_test_sets
+from jobs.models import models
 from jobs.plan import Assumed, replica
-from jobs.pools import engines, models
+from jobs.pools import engines
 from jobs.preflight import preflight
 from sequor.errors import BadInput
 from sequor.judging import questions

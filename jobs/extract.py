@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 
 from cluster.conversation import Conversation
-from jobs import pools
+from jobs import models, pools
 from jobs.conduct import COMPLETE
 from jobs.curation import ExtractConfig
 from jobs.fingerprint import engine_fingerprint
@@ -77,7 +77,7 @@ class Source:
 def extract(config: ExtractConfig, out: Path, console: Console) -> int:
     """Returns an exit code. Raises BadInput before anything is written, or where a file stops being one."""
     source = Source(config)
-    files = pools.find("model", config.model)
+    files = models.find("model", config.model)
     parts = {"stage": "extract", "seed": str(config.seed), "longest": str(config.longest)}
     parts |= {"prompt": digest("extract"), "parser": reader.PARSER}
     parts |= engine_fingerprint("model", config.model, files)

@@ -12,7 +12,7 @@ from rich.console import Console
 from cluster.conversation import Conversation
 from cluster.driver import ClusterError
 from cluster.settings import EngineSettings
-from jobs import pools
+from jobs import models, pools
 from jobs.conduct import COMPLETE, STOPPED
 from jobs.curation import JudgedConfig
 from jobs.fingerprint import engine_fingerprint
@@ -44,7 +44,7 @@ class Panel:
         """Raises BadInput for a model that is not there."""
         self.verb, self.config, self.out, self._console = verb, config, out, console
         self._files = {
-            role: {name: pools.find(f"{role}s.{name}", engine) for name, engine in engines.items()}
+            role: {name: models.find(f"{role}s.{name}", engine) for name, engine in engines.items()}
             for role, engines in (("judge", config.judges), ("answerer", config.answerers))
         }
         self.code = COMPLETE

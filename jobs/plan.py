@@ -13,7 +13,7 @@ from cluster.machine import GIB
 from cluster.settings import EngineSettings
 from jobs.config import RunConfig, one_pool
 from jobs.data import load_test_sets
-from jobs.pools import models
+from jobs.models import models
 from sequor.errors import BadInput
 from sequor.judging import questions
 from sequor.types import TestSet

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,23 +14,7 @@ from cluster.scheduler import ConversationScheduler
 from cluster.settings import EngineSettings, SchedulerSettings
 from jobs.config import RunConfig, one_pool
 from jobs.preflight import check_gpus, check_nodes
-from sequor.errors import BadInput
-
-if TYPE_CHECKING:
-    from jobs.run import Run
-
-
-def models(config: RunConfig, *roles: str) -> dict[str, weights.ModelFiles]:
-    """Role -> files. Raises BadInput naming the role's key."""
-    return {role: find(role, getattr(config, role)) for role in roles}
-
-
-def find(role: str, settings: EngineSettings) -> weights.ModelFiles:
-    """Raises BadInput naming the role's key."""
-    try:
-        return weights.find(settings)
-    except weights.ModelNotFound as error:
-        raise BadInput(f"{role}.model: {error}") from None
+from jobs.run import Run
 
 
 class Wanted(Struct):
@@ -75,7 +58,7 @@ def engines(config: RunConfig, roles: Iterable[str]) -> dict[str, EngineSettings
     return {role: getattr(config, role) for role in roles}
 
 
-def wanted(runs: Iterable["Run"]) -> dict[str, Wanted]:
+def wanted(runs: Iterable[Run]) -> dict[str, Wanted]:
     """Name -> pool, of the roles that have something to do. All runs of a campaign have the same judges; each of their
     candidates has a pool of its own, named after the run, unless it is the judges' model."""
     found: dict[str, Wanted] = {}
@@ -99,7 +82,7 @@ def one(
     return pool(name, settings, files, scheduling, seed, logs)
 
 
-def build(runs: list["Run"], available: float, logs: Path | None = None) -> Pools:
+def build(runs: list[Run], available: float, logs: Path | None = None) -> Pools:
     """`available`: GPUs of the cluster. Raises BadInput when they are too few."""
     pools, config = wanted(runs), runs[0].config
     judges = {name for name, pool in pools.items() if pool.judges}

@@ -14,11 +14,11 @@ import msgspec
 
 from cluster.conversation import Conversation, EngineFacts, Turn
 from cluster.driver import Pool
-from jobs import pools as building
 from jobs.config import RunConfig
 from jobs.counters import Earlier, earlier, events, speed
 from jobs.data import load_test_sets
 from jobs.fingerprint import fingerprint
+from jobs.models import models
 from jobs.preflight import preflight
 from jobs.progress import Watch
 from sequor.evaluation import Evaluation
@@ -49,7 +49,7 @@ class Run:
         if self.folder.exists:
             self.folder.refuse_claimed()
         test_sets = self.folder.test_sets() if self.roles == ("judge",) else load_test_sets(self.config)
-        self.files = building.models(self.config, *self.roles)
+        self.files = models(self.config, *self.roles)
         self.fingerprint = fingerprint(self.config, test_sets, self.files)
         if self.folder.exists:
             refuse_difference(self.folder.path, self.folder.read().fingerprint, self.fingerprint)

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from jobs import pools
+from jobs import models, pools
 from jobs.conduct import COMPLETE, INCOMPLETE
 from jobs.config import SynthesisConfig
 from jobs.fingerprint import engine_fingerprint
@@ -27,7 +27,7 @@ def synthesize(config: SynthesisConfig, out: Path, console: Console) -> int:
     personas = load_personas(Path(config.personas).expanduser())[: config.count]
     if config.count is not None and len(personas) < config.count:
         raise BadInput(f"{config.personas}: {len(personas)} personas, {config.count} asked for")
-    files = pools.find("model", config.model)
+    files = models.find("model", config.model)
     parts = {"stage": "synthesize", "seed": str(config.seed), "prompts": prompts_digest(), "parser": listing.PARSER}
     parts |= engine_fingerprint("model", config.model, files)
     parts |= {f"synthesis.{key}": str(value) for key, value in msgspec.to_builtins(config.synthesis).items()}
