@@ -11,6 +11,9 @@ ONE_FILE_EACH = {
     "typer": {"jobs/cli.py"},
     "datatrove": {"sequor/curation/pipeline.py"},
     "fasttext": {"sequor/curation/language.py"},
+    "matplotlib": {"sequor/report/plot.py"},
+    "openai": {"cluster/api.py"},
+    "inspect_ai": {"sequor/report/inspect_log.py"},
 }
 LAYERS = {"cluster": {"cluster"}, "sequor": {"sequor", "cluster"}, "jobs": {"jobs", "sequor", "cluster"}}
 SEQUOR_MAY_USE = {"cluster.conversation", "cluster.settings"}
