@@ -5,6 +5,7 @@ cluster failed; 75 stopped by a signal, state saved, run it again. An error is o
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -334,6 +335,7 @@ def tuples(words: Words = None, out: Out = Path("runs/tuples")) -> None:
 
 def main() -> None:
     """Turns the errors that a user can act on into one line and an exit code; anything else keeps its traceback."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a run takes it over (jobs/conduct.py)
     try:
         app()
     except KeyboardInterrupt:

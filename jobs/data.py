@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from jobs.config import RunConfig
+from jobs.storage import is_ray_job
 from sequor import released, testsets
+from sequor.errors import BadInput
 from sequor.types import TestSet
 
 DEMO = Path(testsets.__file__).parent / "demo"
@@ -14,6 +16,8 @@ def load_test_sets(config: RunConfig) -> list[TestSet]:
     """Raises BadInput."""
     if config.data != "demo":
         folder = Path(config.data).expanduser()
+        if is_ray_job() and not folder.is_absolute() and not folder.exists():
+            raise BadInput(f"data: {config.data}: data does not travel with a Ray job; name a folder of the cluster")
         return [released.load_test_set(folder, name, config.turns, config.dialogues) for name in config.sets]
     recipe = testsets.Recipe(seed=config.seed, test_sets=config.sets, turns=config.turns, dialogues=config.dialogues)
     tasks, constraints = released.load_tasks(DEMO), released.load_constraints(DEMO)

@@ -73,6 +73,7 @@ def judge_again(out: Path, settings: list[str], model: str | None) -> int:
     if stray := [word for word in settings if "=" not in word]:
         raise BadInput(f"command line: {stray[0]}: judge takes KEY=VALUE; the config is the run's own, {out}/run.json")
     raw = RunFolder(out).read().config
+    raw.pop("ray_address", None)  # that cluster may be gone
     old = (raw.get("judge") or {}).get("model")
     named = {"model": model} if model else {}
     for word in settings:

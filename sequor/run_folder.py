@@ -55,7 +55,7 @@ class RunFile(Struct, frozen=True):
 
     def again(self, new: "RunFile") -> "RunFile":
         """The same run, started once more. A role that the new start has no use for keeps its settings."""
-        last = Start(self.config, self.versions, self.engines)
+        last = Start({**self.config, "ray_address": None}, self.versions, self.engines)  # where is no matter
         earlier = self.earlier if not self.engines or self.earlier[-1:] == (last,) else (*self.earlier, last)
         config = {key: self.config.get(key) if value is None else value for key, value in new.config.items()}
         return RunFile(config, self.fingerprint | new.fingerprint, new.versions, {}, earlier)
