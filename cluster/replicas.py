@@ -12,6 +12,7 @@ no step for `hang_timeout_s`, or whose process no longer says anything, is kille
 import asyncio
 import logging
 import os
+import signal
 import socket
 import time
 from collections import Counter
@@ -54,12 +55,16 @@ def connect(address: str | None) -> None:
     if address is not None and ":" in address and "://" not in address:
         _knock(address)
     options = {} if address else {"include_dashboard": False}
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:  # Ray raises bare Exceptions here; whatever it is, there is no cluster
         where = f"no Ray cluster at {address}" if address else "Ray did not start on this machine"
         token = "; is its token the one that RAY_AUTH_TOKEN_PATH names?" if isinstance(error, ConnectionError) else ""
         raise (Unreachable if address else ClusterError)(f"{where}: {_line(error)}{token}") from error
+    finally:
+        if on_sigterm is not None:
+            signal.signal(signal.SIGTERM, on_sigterm)  # Ray takes it for itself, and would leave with 15
 
 
 def _knock(address: str) -> None:

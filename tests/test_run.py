@@ -166,13 +166,14 @@ def test_an_engine_that_hangs_is_ended_and_what_hangs_every_engine_fails_alone(t
 def test_a_signal_before_the_first_answer_exits_with_75(tmp_path):
     out = tmp_path / "run"
     process = subprocess.Popen(
-        command(out, "candidate.script=sequor.scripts:stuck", "sets=[single]", "dialogues=2"),
+        command(out, "candidate.script=sequor.scripts:unhurried", "sets=[single]", "dialogues=2"),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    while not (out / "turns.jsonl").exists() and process.poll() is None:
+    log = out / "logs" / "driver.log"
+    while process.poll() is None and not (log.exists() and "candidate: engine ready" in log.read_text()):
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=60)
