@@ -46,6 +46,23 @@ class ApiSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Anything else for the body of each request."""
 
 
+class Price(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a model costs, in any one currency. Of an endpoint by tokens, of an engine of one's own by GPU hours."""
+
+    input: Annotated[float, Meta(ge=0)] = 0.0
+    """For a million prompt tokens."""
+    cached: Annotated[float, Meta(ge=0)] | None = None
+    """For a million of those that were in the cache; left out, as `input`."""
+    output: Annotated[float, Meta(ge=0)] = 0.0
+    """For a million output tokens, reasoning included."""
+    gpu_hour: Annotated[float, Meta(ge=0)] = 0.0
+
+    def of(self, prompt_tokens: int, cached_tokens: int, output_tokens: int, gpu_seconds: float = 0.0) -> float:
+        cached = self.input if self.cached is None else self.cached
+        tokens = (prompt_tokens - cached_tokens) * self.input + cached_tokens * cached + output_tokens * self.output
+        return tokens / 1e6 + gpu_seconds / 3600 * self.gpu_hour
+
+
 class EngineSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """One pool: which model answers, how it samples, and how many replicas of it there are."""
 
@@ -68,6 +85,8 @@ class EngineSettings(Struct, frozen=True, forbid_unknown_fields=True):
     engine_args: dict[str, str | int | float | bool | None | dict | list] = {}
     """Anything else of vLLM's engine arguments, by their names there."""
     api: ApiSettings | None = None
+    price: Price | None = None
+    """For what a run has cost; it changes nothing else."""
     script: str = "cluster.scripted:echo"
     """For `engine: scripted`: the function that answers, as `module:function`."""
     start_timeout_s: Annotated[float, Meta(gt=0)] = 1800.0

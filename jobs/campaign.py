@@ -109,8 +109,11 @@ class Campaign:
         return self._next_questions(run for run, _ in records)
 
     def _next_questions(self, runs: Iterable[Run]) -> list[tuple[Pool, tuple[Conversation, ...]]]:
-        asked = ((run, run.questions()) for run in runs)
-        return [(run.pools["judge"], self._scoped(run, questions, "judge")) for run, questions in asked if questions]
+        return [
+            (run.pools[role], self._scoped(run, questions, role))
+            for run in runs
+            for role, questions in run.questions().items()
+        ]
 
     def _scoped(self, run: Run, conversations: Iterable[Conversation], role: str) -> tuple[Conversation, ...]:
         """Rule 4. A candidate that shares the judges' engine samples as a candidate."""
@@ -146,7 +149,7 @@ class Campaign:
     def _give_up(self, pool: Pool, error: ClusterError) -> bool:
         """Rule 3."""
         served = [(run, roles) for run, roles in self.pools.served(pool).items()]
-        if len(self.runs) < 2 or any("judge" in roles for _, roles in served):
+        if len(self.runs) < 2 or any(role != "candidate" for _, roles in served for role in roles):
             return False
         for name, _ in served:
             self._by_name[name].failed = error

@@ -23,18 +23,18 @@ from sequor.types import Dialogue
 def check(config: RunConfig, console: Console) -> None:
     """Raises BadInput for whatever would stop the run."""
     test_sets = load_test_sets(config)
-    roles = [role for role in ("candidate", "judge") if getattr(config, role) is not None]
+    roles = config.roles("candidate", "judge")
     found = models(config, *roles)
     preflight(config, found, test_sets)
     turns = [turn for test_set in test_sets for dialogue in test_set.dialogues for turn in dialogue.turns]
     dialogues = sum(len(test_set.dialogues) for test_set in test_sets)
-    asked = sum(len(turn.in_force) for turn in turns)
+    asked = sum(len(turn.in_force) + config.task_completion for turn in turns) * max(1, len(config.judges))
     machine = this_machine()
     console.print(f"{len(test_sets)} test sets, {dialogues:,} dialogues, {len(turns):,} turns, {asked:,} judgements")
     console.print(f"this machine: {machine}")
     _show_gpus(config, roles, machine, console)
     for role in roles:
-        _show(role, getattr(config, role), found[role], test_sets[0].dialogues[0], console)
+        _show(role, config.engine(role), found[role], test_sets[0].dialogues[0], console)
         if machine.gpus:
             assumed = Assumed(gpu_memory_gib=min(gpu.memory_gib for gpu in machine.gpus))
             _, memory = replica(role, config, found[role], test_sets, assumed)
@@ -43,8 +43,8 @@ def check(config: RunConfig, console: Console) -> None:
                 console.print(f"fits: {memory.gpus} GPU, weights {memory.weights / GIB:.1f} GiB, {cache}")
 
 
-def _show_gpus(config: RunConfig, roles: list[str], machine: Machine, console: Console) -> None:
-    wanted = engines(config, tuple(roles))
+def _show_gpus(config: RunConfig, roles: tuple[str, ...], machine: Machine, console: Console) -> None:
+    wanted = engines(config, roles)
     each = [settings.replicas * gpus_of(settings) for settings in wanted.values()]
     needed = max(each) if config.order == "phases" else sum(each)
     note = ""
@@ -81,7 +81,7 @@ def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dial
 
 def _example(role: str, settings: EngineSettings, dialogue: Dialogue) -> tuple[Message, ...]:
     """The first two turns of a dialogue, or a question to the judge, with a made-up answer."""
-    if role == "judge":
+    if role != "candidate":
         return (Message("user", questions(dialogue, 1, "(the answer)", settings.model)[0].prompt),)
     first, second = dialogue.turns[0].prompt, dialogue.turns[min(1, len(dialogue.turns) - 1)].prompt
     return Message("user", first), Message("assistant", "(the first answer)"), Message("user", second)

@@ -4,6 +4,7 @@ Exit codes: 0 complete; 2 bad config or input, nothing started; 3 finished but i
 cluster failed; 75 stopped by a signal, state saved, run it again. An error is one line on standard error.
 """
 
+import json
 import os
 import signal
 import sys
@@ -52,23 +53,28 @@ Out = Annotated[
 Run = Annotated[Path, typer.Argument(help="A run's folder.")]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Candidate: a hub's repository name or a folder.")]
 Judge = Annotated[str | None, typer.Option("--judge", "-j", help="Judge: likewise.")]
+Judges = Annotated[
+    list[str] | None,
+    typer.Option("--judge", "-j", help="Judge: likewise. Given again, more judges; the scores are the first one's."),
+]
 
 
-def _config(settings: list[str] | None, model: str | None = None, judge: str | None = None):
+def _config(settings: list[str] | None, model: str | None = None, judges: list[str] | None = None):
     """The one config. Raises BadInput where there are several."""
-    configs = _configs(settings, model, judge)
+    configs = _configs(settings, model, judges)
     if len(configs) > 1:
         raise BadInput(f"{len(configs)} candidates, and this verb takes one: name it with --model")
     return next(iter(configs.values()))
 
 
-def _configs(settings: list[str] | None, model: str | None = None, judge: str | None = None):
+def _configs(settings: list[str] | None, model: str | None = None, judges: list[str] | None = None):
     """Name -> config. `model`: that one alone, also of a config with a list."""
     from jobs.config import load_all
 
     words = list(settings or [])
     words += [f"candidate.model={model}"] if model else []
-    words += [f"judge.model={judge}"] if judge else []
+    if judges:
+        words += [f"judge.model={judges[0]}"] + [f"more_judges={json.dumps(judges[1:])}"] * (len(judges) > 1)
     return load_all(*_files(words), only=model)
 
 
@@ -87,7 +93,7 @@ def _play(configs, out: Path, roles: tuple[str, ...]) -> None:
 
 
 @app.command()
-def run(settings: Settings = None, out: Out = Path("runs/run"), model: Model = None, judge: Judge = None) -> None:
+def run(settings: Settings = None, out: Out = Path("runs/run"), model: Model = None, judge: Judges = None) -> None:
     """Play every dialogue, judge every answer as it arrives, score. The main verb."""
     _play(_configs(settings, model, judge), out, ("candidate", "judge"))
 
@@ -99,11 +105,19 @@ def respond(settings: Settings = None, out: Out = Path("runs/run"), model: Model
 
 
 @app.command()
-def judge(settings: Settings = None, out: Out = Path("runs/run"), judge: Judge = None) -> None:
-    """Only the judge's part: what is answered and not yet judged. Settings default to the run's own."""
+def judge(
+    settings: Settings = None,
+    out: Out = Path("runs/run"),
+    judge: Judge = None,
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="Ask once more where a judge gave no readable verdict.")
+    ] = False,
+) -> None:
+    """Only the judges' part: what is answered and not yet judged. Settings default to the run's own; another judge's
+    verdicts stand beside the first one's."""
     from jobs.play import judge_again
 
-    raise typer.Exit(judge_again(out, settings or [], judge))
+    raise typer.Exit(judge_again(out, settings or [], judge, only_failed))
 
 
 @app.command()
@@ -122,7 +136,7 @@ def score(
     scores, tally = score(run, parser)
     show(scores, tally, screen)
     if parser is not None:
-        screen.print(f"{parser} reads {tally.reread:,} of {tally.judgements:,} replies otherwise than the run's own")
+        screen.print(f"{parser} reads {tally.reread:,} of {tally.replies:,} replies otherwise than the run's own")
     screen.print(str(tally))
     raise typer.Exit(3 if tally.lost else 0)
 
@@ -168,7 +182,7 @@ def report(
 
 
 @app.command()
-def check(settings: Settings = None, model: Model = None, judge: Judge = None) -> None:
+def check(settings: Settings = None, model: Model = None, judge: Judges = None) -> None:
     """Before a run: what it needs and what the model will really see. Starts nothing."""
     from jobs.check import check
     from jobs.progress import console
@@ -180,7 +194,7 @@ def check(settings: Settings = None, model: Model = None, judge: Judge = None) -
 def plan(
     settings: Settings = None,
     model: Model = None,
-    judge: Judge = None,
+    judge: Judges = None,
     gpu_memory: Annotated[float, typer.Option(min=1, help="GiB of one GPU.")] = 80.0,
     answer_tokens: Annotated[int, typer.Option(min=1, help="Expected length of an answer.")] = 780,
     verdict_tokens: Annotated[int, typer.Option(min=1, help="Expected length of a judge's reply.")] = 300,
@@ -331,6 +345,22 @@ def tuples(words: Words = None, out: Out = Path("runs/tuples")) -> None:
     from jobs.curation import curate
 
     raise typer.Exit(curate("tuples", words or [], out))
+
+
+@app.command()
+def gold(words: Words = None, out: Out = Path("runs/gold")) -> None:
+    """Models write answers that follow a rule, and answers that break it: gold for judges."""
+    from jobs.curation import curate
+
+    raise typer.Exit(curate("gold", words or [], out))
+
+
+@app.command()
+def judge_judges(words: Words = None, out: Out = Path("runs/judges")) -> None:
+    """Judges on gold answers: how often each is right, with intervals, cost and speed."""
+    from jobs.curation import curate
+
+    raise typer.Exit(curate("judge-judges", words or [], out))
 
 
 def main() -> None:

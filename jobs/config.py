@@ -26,6 +26,11 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     candidate: EngineSettings
     judge: EngineSettings | None = None
+    """The judge whose verdicts are the run's scores."""
+    more_judges: tuple[EngineSettings, ...] = ()
+    """Their verdicts stand beside the first one's. A model's name is enough for one."""
+    task_completion: bool = False
+    """The judges are asked as well whether an answer does its task, constraints aside."""
     data: str = "data/released"
     """Folder of test sets in the release's layout; `demo` builds small ones from what the project ships."""
     sets: tuple[str, ...] = TEST_SETS
@@ -39,6 +44,22 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """`phases`: the judge's engines start when all is answered and the candidate's are closed; for one GPU."""
     ray_address: str | None = None
     """HOST:PORT of a running Ray cluster; left out, a Ray of our own on this machine."""
+
+    @property
+    def judges(self) -> dict[str, EngineSettings]:
+        """By role: judge, judge2, judge3 ..."""
+        if self.judge is None:
+            return {}
+        named = {f"judge{number}": judge for number, judge in enumerate(self.more_judges, 2)}
+        return {"judge": self.judge} | named
+
+    def engine(self, role: str) -> EngineSettings:
+        """Of `candidate` or one of `judges`."""
+        return self.candidate if role == "candidate" else self.judges[role]
+
+    def roles(self, *verbs: str) -> tuple[str, ...]:
+        """The roles of a verb that answers (`candidate`), judges (`judge`), or both."""
+        return ("candidate",) * ("candidate" in verbs) + (tuple(self.judges) if "judge" in verbs else ())
 
 
 class SynthesisConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,6 +125,9 @@ def convert(raw: dict[str, Any], name: str, kind: type = RunConfig) -> Any:
     for role in ("candidate", "judge", "model"):
         if isinstance(raw.get(role), dict):
             raw = raw | {role: with_known(raw[role])}
+    if isinstance(entries := raw.get("more_judges"), list):
+        listed = [{"model": entry} if isinstance(entry, str) else entry for entry in entries]
+        raw = raw | {"more_judges": [with_known(e) if isinstance(e, dict) else e for e in listed]}
     for group in ("judges", "answerers"):
         if isinstance(raw.get(group), dict):
             named = raw[group].items()
@@ -168,26 +192,42 @@ def _resolve(config: RunConfig, name: str) -> RunConfig:
     if not config.sets:
         raise BadInput(f"{name}: sets: no test set is named")
     if config.judge is None:
+        if config.more_judges:
+            raise BadInput(f"{name}: more_judges: there is no judge before them")
         return config
-    _check_choices(config, name)
-    # judged greedily, whatever the model's own generation config says (paper: the judge's verdict is to be repeatable)
-    sampling = config.judge.sampling
-    if sampling.temperature is None:
-        config = replace(config, judge=replace(config.judge, sampling=replace(sampling, temperature=0.0)))
-    return config
+    models = [judge.model for judge in config.judges.values()]
+    if twice := next((model for model in models if models.count(model) > 1), None):
+        raise BadInput(f"{name}: more_judges: {twice} judges already; verdicts are told apart by the model's name")
+    for role, judge in config.judges.items():
+        _check_choices(judge, config.judge_parser, f"{name}: {where(role)}.sampling.choices")
+    return replace(config, judge=greedy(config.judge), more_judges=tuple(map(greedy, config.more_judges)))
 
 
-def _check_choices(config: RunConfig, name: str) -> None:
+def where(role: str) -> str:
+    """The role's key in a config: `judge2` is `more_judges[0]`."""
+    number = role.removeprefix("judge")
+    return f"more_judges[{int(number) - 2}]" if number.isdecimal() else role
+
+
+def greedy(judge: EngineSettings) -> EngineSettings:
+    """Unless it is told otherwise, whatever the model's own generation config says: a verdict is to be repeatable
+    (paper, section 3.2)."""
+    if judge.sampling.temperature is not None:
+        return judge
+    return replace(judge, sampling=replace(judge.sampling, temperature=0.0))
+
+
+def _check_choices(judge: EngineSettings, parser: str, key: str) -> None:
     """A judge that is made to choose must be able to say both, and be understood. Raises BadInput."""
-    choices = config.judge.sampling.choices
+    choices = judge.sampling.choices
     if not choices:
         return
-    verdicts = {choice: PARSERS[config.judge_parser](choice) for choice in choices}
+    verdicts = {choice: PARSERS[parser](choice) for choice in choices}
     for choice, verdict in verdicts.items():
         if verdict == "unreadable":
-            raise BadInput(f"{name}: judge.sampling.choices: {choice!r} is no verdict for parser {config.judge_parser}")
+            raise BadInput(f"{key}: {choice!r} is no verdict for parser {parser}")
     if len(set(verdicts.values())) < 2:
-        raise BadInput(f"{name}: judge.sampling.choices: every choice is {verdicts[choices[0]]}; both must be there")
+        raise BadInput(f"{key}: every choice is {verdicts[choices[0]]}; both must be there")
 
 
 def one_pool(candidate: EngineSettings, judge: EngineSettings) -> bool:

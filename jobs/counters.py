@@ -16,6 +16,7 @@ from cluster.conversation import EngineFacts, Usage
 from cluster.counts import Counts
 from cluster.driver import Pool
 from cluster.occupancy import Spent
+from cluster.settings import Price
 from sequor.metrics import ANSWERED
 from sequor.records import JudgementRecord, TurnRecord
 
@@ -36,6 +37,18 @@ class Earlier(Struct, frozen=True):
 NOTHING = Earlier(Counts())
 
 
+class Bill(Struct, frozen=True):
+    """What a pool costs, and by what."""
+
+    price: Price
+    gpus: float
+    """Of one replica."""
+
+    def cost(self, counts: Counts, spent: Spent) -> float:
+        seconds = spent.alive_s * self.gpus
+        return self.price.of(counts.prompt_tokens, counts.cached_tokens, counts.output_tokens, seconds)
+
+
 def earlier(turns: Iterable[TurnRecord], judgements: Iterable[JudgementRecord], status: dict[str, Any]) -> Earlier:
     """Of the roles whose records are given. `status`: the pool's part of the last status.json, empty if there is
     none."""
@@ -53,11 +66,12 @@ def earlier(turns: Iterable[TurnRecord], judgements: Iterable[JudgementRecord], 
     return Earlier(counts, Spent(*(float(status.get(name, 0.0)) for name in Spent.__struct_fields__)))
 
 
-def pool_status(pool: Pool, before: Earlier) -> dict[str, Any]:
+def pool_status(pool: Pool, before: Earlier, bill: Bill | None = None) -> dict[str, Any]:
     """As status.json keeps it: what is there now, and what the whole run has done."""
     counts, spent = before.counts + pool.scheduler.counts, before.spent + pool.occupancy.spent(time.monotonic())
     facts = next(iter(pool.facts.values()), None)
     return {
+        "model": facts.model if facts else None,
         "replicas": len(pool.alive),
         "live": pool.scheduler.live,
         "paused": pool.scheduler.paused,
@@ -70,7 +84,7 @@ def pool_status(pool: Pool, before: Earlier) -> dict[str, Any]:
         "busy": _ratio(spent.busy_s, spent.alive_s, 4),
         "in_flight": _ratio(spent.in_flight_s, spent.alive_s, 2),
         "warning": warning(counts, facts) if facts else None,
-    }
+    } | ({"cost": round(bill.cost(counts, spent), 6)} if bill else {})
 
 
 COUNTED = (
@@ -96,6 +110,8 @@ def speed(status: dict[str, Any]) -> str:
         parts.append(f"prefill/ideal {status['prefill_over_ideal']:.2f}")
     if status.get("busy") is not None:
         parts.append(f"engine busy {100 * status['busy']:.0f}% with {status['in_flight']:.1f} requests")
+    if status.get("cost") is not None:
+        parts.append(f"cost {status['cost']:,.2f}")
     return ", ".join(parts)
 
 

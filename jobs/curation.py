@@ -1,4 +1,5 @@
-"""Configs of the curation verbs (extract, filter, rate, tuples): YAML and settings over it, as in config.py."""
+"""Configs of the verbs that ask single questions (extract, rate, tuples, gold, judge-judges), and of filter: YAML and
+settings over it, as in config.py."""
 
 import re
 from importlib import import_module
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from cluster.rayenv import prepare
 from cluster.settings import EngineSettings, Positive, SchedulerSettings
-from jobs.config import load
+from jobs.config import greedy, load
 from jobs.progress import console
 from sequor.curation.filters import ENGLISH_AT_LEAST
 from sequor.curation.language import COMPRESSED
@@ -62,15 +63,11 @@ class ExtractConfig(Struct, frozen=True, forbid_unknown_fields=True):
     ray_address: str | None = None
 
 
-class JudgedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What rate and tuples have in common."""
+class PanelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Judges and answering models, each under a name of its own."""
 
-    judges: dict[str, EngineSettings]
+    judges: dict[str, EngineSettings] = {}
     answerers: dict[str, EngineSettings] = {}
-    data: str
-    """Folder with tasks/, or of task files."""
-    tasks: Positive = 100
-    """Tasks for each constraint or tuple, drawn by seed."""
     together: bool = False
     """All models of a step live at the same time; else they take turns on the same GPUs."""
     most_unreadable: Share = 0.5
@@ -85,6 +82,31 @@ class JudgedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     seed: int = 0
     scheduler: SchedulerSettings = SchedulerSettings()
     ray_address: str | None = None
+
+
+class GoldConfig(PanelConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`answerers` write the gold answers."""
+
+    data: str = "data/released"
+    """Folder with constraints/ and tasks/."""
+    constraints: str | None = None
+    """Another pool: a folder or a file."""
+    count: Positive = 500
+    """Pairs of a constraint and a task (paper, table 1: 500)."""
+
+
+class JudgeJudgesConfig(PanelConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    input: str
+    """What `gold` wrote (folder or file)."""
+
+
+class JudgedConfig(PanelConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What rate and tuples have in common."""
+
+    data: str
+    """Folder with tasks/, or of task files."""
+    tasks: Positive = 100
+    """Tasks for each constraint or tuple, drawn by seed."""
 
 
 class RateConfig(JudgedConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -114,8 +136,8 @@ def curate(verb: str, words: list[str], out: Path, **given: Any) -> int:
     """Run a verb that asks models; returns the exit code. Raises BadInput, ClusterError and OSError."""
     config = words_to_config(words, KINDS[verb], **given)
     prepare(config.ray_address)
-    module = import_module(f"jobs.{verb}")  # brings ray, which reads what was just prepared
-    return getattr(module, verb)(config, out, console())
+    module = import_module(f"jobs.{verb.replace('-', '_')}")  # brings ray, which reads what was just prepared
+    return getattr(module, verb.replace("-", "_"))(config, out, console())
 
 
 def words_to_config(words: list[str], kind: type, **given: Any) -> Any:
@@ -130,23 +152,27 @@ def words_to_config(words: list[str], kind: type, **given: Any) -> Any:
         settings += [f"inputs={yaml.safe_dump(inputs, default_flow_style=True).strip()}"] if inputs else []
     elif len(inputs) > 1:
         raise BadInput(f"command line: one input at a time, not {' and '.join(inputs)}")
+    elif inputs and "input" not in kind.__struct_fields__:
+        raise BadInput(f"command line: {inputs[0]}: this verb takes a config (*.yaml) and settings (KEY=VALUE)")
     else:
         settings += [f"input={inputs[0]}"] if inputs else []
     settings += [f"{key}={value}" for key, value in given.items() if value is not None]
     config = load(Path(files[0]) if files else None, settings, kind)
-    return _checked(config) if isinstance(config, JudgedConfig) else config
+    return _checked(config) if isinstance(config, PanelConfig) else config
 
 
-KINDS = {"extract": ExtractConfig, "rate": RateConfig, "tuples": TuplesConfig}
+KINDS = {
+    "extract": ExtractConfig,
+    "rate": RateConfig,
+    "tuples": TuplesConfig,
+    "gold": GoldConfig,
+    "judge-judges": JudgeJudgesConfig,
+}
 
 
-def _checked(config: JudgedConfig) -> JudgedConfig:
+def _checked(config: PanelConfig) -> PanelConfig:
     """With judges who judge greedily, as in a run (config.py). Raises BadInput."""
     for group in ("judges", "answerers"):
         if faulty := next((name for name in getattr(config, group) if not NAME.fullmatch(name)), None):
             raise BadInput(f"{group}: the name {faulty!r} is not made of letters, digits, dots, lines and underscores")
-    judges = {
-        name: replace(j, sampling=replace(j.sampling, temperature=0.0)) if j.sampling.temperature is None else j
-        for name, j in config.judges.items()
-    }
-    return replace(config, judges=judges)
+    return replace(config, judges={name: greedy(judge) for name, judge in config.judges.items()})

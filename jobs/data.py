@@ -12,6 +12,11 @@ DEMO = Path(testsets.__file__).parent / "demo"
 """Personas, tasks and constraints that the project ships, in the release's layout but for the test sets."""
 
 
+def data_folder(name: str) -> Path:
+    """Of the config's `data`: a folder, or `demo`."""
+    return DEMO if name == "demo" else Path(name).expanduser()
+
+
 def load_test_sets(config: RunConfig) -> list[TestSet]:
     """Raises BadInput."""
     if config.data != "demo":

@@ -1,7 +1,8 @@
 """What can change a result, as flat key -> value. A run's folder holds only records made under one fingerprint.
 
 1. Keys of one group (`candidate.`, `test_set.`, `judge[MODEL].`) are all there or not at all: a field at its default
-   stands there too, so that setting it later is a difference. Each judge is a group of its own, as its records are.
+   stands there too, so that setting it later is a difference. Each judge is a group of its own, as its records are,
+   and so is what it is asked beside the constraints.
 2. Left out is what only changes how fast the result comes: replicas, GPUs, memory shares, batch sizes, pacing.
 """
 
@@ -15,7 +16,7 @@ from cluster.weights import ModelFiles
 from jobs.config import RunConfig
 from sequor.errors import BadInput
 from sequor.prompts.render import digest
-from sequor.run_folder import content_digest
+from sequor.run_folder import COMPLETION, content_digest
 from sequor.types import TestSet
 
 NEUTRAL_ENGINE_ARGS = frozenset(
@@ -46,10 +47,14 @@ def fingerprint(config: RunConfig, test_sets: list[TestSet], models: dict[str, M
     parts |= {f"test_set.{t.name}": f"{content_digest(t)} ({len(t.dialogues)} dialogues)" for t in test_sets}
     if "candidate" in models:
         parts |= engine_fingerprint("candidate", config.candidate, models["candidate"])
-    if "judge" in models:
-        judge = f"judge[{config.judge.model}]"
-        parts |= engine_fingerprint(judge, config.judge, models["judge"])
+    for role, settings in config.judges.items():
+        if role not in models:
+            continue
+        judge = f"judge[{settings.model}]"
+        parts |= engine_fingerprint(judge, settings, models[role])
         parts |= {f"{judge}.prompt": digest("judge"), f"{judge}.parser": config.judge_parser}
+        if config.task_completion:
+            parts[f"{COMPLETION}[{settings.model}].prompt"] = digest("completion")
     return parts
 
 

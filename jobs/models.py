@@ -2,13 +2,13 @@
 
 from cluster import weights
 from cluster.settings import EngineSettings
-from jobs.config import RunConfig
+from jobs.config import RunConfig, where
 from sequor.errors import BadInput
 
 
 def models(config: RunConfig, *roles: str) -> dict[str, weights.ModelFiles]:
     """Role -> files. Raises BadInput naming the role's key."""
-    return {role: find(role, getattr(config, role)) for role in roles}
+    return {role: find(where(role), config.engine(role)) for role in roles}
 
 
 def find(role: str, settings: EngineSettings) -> weights.ModelFiles:

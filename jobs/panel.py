@@ -14,7 +14,7 @@ from cluster.driver import ClusterError
 from cluster.settings import EngineSettings
 from jobs import models, pools
 from jobs.conduct import COMPLETE, STOPPED
-from jobs.curation import JudgedConfig
+from jobs.curation import PanelConfig
 from jobs.fingerprint import engine_fingerprint
 from jobs.run import versions
 from jobs.stage import Stage
@@ -40,7 +40,7 @@ class Step(Struct, frozen=True):
 class Panel:
     """Asks one step after the other, each in its own folder below `out`."""
 
-    def __init__(self, verb: str, config: JudgedConfig, out: Path, console: Console):
+    def __init__(self, verb: str, config: PanelConfig, out: Path, console: Console):
         """Raises BadInput for a model that is not there."""
         self.verb, self.config, self.out, self._console = verb, config, out, console
         self._files = {
@@ -103,7 +103,7 @@ class Panel:
 class Legible:
     """Stops a step whose judge says nothing that can be read."""
 
-    def __init__(self, step: Step, config: JudgedConfig):
+    def __init__(self, step: Step, config: PanelConfig):
         self._step, self._config = step, config
         self._seen: Counter[str] = Counter()
         self._unreadable: Counter[str] = Counter()

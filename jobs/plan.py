@@ -11,9 +11,10 @@ from cluster import kvmath, weights
 from cluster.engine import MEMORY_SHARE
 from cluster.machine import GIB
 from cluster.settings import EngineSettings
-from jobs.config import RunConfig, one_pool
+from jobs.config import RunConfig
 from jobs.data import load_test_sets
 from jobs.models import models
+from jobs.pools import shared
 from sequor.errors import BadInput
 from sequor.judging import questions
 from sequor.types import TestSet
@@ -76,11 +77,11 @@ class Memory(Struct, frozen=True):
 def plan(config: RunConfig, assumed: Assumed, console: Console) -> None:
     """Raises BadInput where the model's config.json is not to be had, or the model does not fit."""
     test_sets = load_test_sets(config)
-    roles = [role for role in ("candidate", "judge") if getattr(config, role) is not None]
+    roles = config.roles("candidate", "judge")
     files = models(config, *roles)
     hours = {}
     for role in roles:
-        settings: EngineSettings = getattr(config, role)
+        settings = config.engine(role)
         work, memory = replica(role, config, files[role], test_sets, assumed)
         speed = assumed.candidate_speed if role == "candidate" else assumed.judge_speed
         console.rule(f"[bold]{role}: {settings.model}", align="left")
@@ -88,11 +89,12 @@ def plan(config: RunConfig, assumed: Assumed, console: Console) -> None:
             _show_memory(memory, work, config, settings, console)
         hours[role] = work.output / speed / settings.replicas / 3600
         _show_work(work, hours[role], speed, settings.replicas, console)
-    if len(roles) == 2:
-        apart = config.order == "phases" or one_pool(config.candidate, config.judge)
-        total = sum(hours.values()) if apart else max(hours.values())
+    if len(roles) > 1:
+        answering, judging = hours.pop("candidate"), max(hours.values())
+        apart = config.order == "phases" or shared(config, roles) is not None
+        total = answering + judging if apart else max(answering, judging)
         how = "one after the other" if apart else "side by side"
-        console.print(f"whole run: about {total:.2f} h; the roles work {how}")
+        console.print(f"whole run: about {total:.2f} h; candidate and judge work {how}")
 
 
 def replica(
@@ -100,8 +102,11 @@ def replica(
 ) -> tuple[Work, Memory | None]:
     """What a role has to compute, and what one of its replicas holds; None for a script. Raises BadInput where the
     model's config.json is not to be had, or the model does not fit."""
-    settings: EngineSettings = getattr(config, role)
-    work = (_answers if role == "candidate" else _verdicts)(test_sets, settings, assumed)
+    settings = config.engine(role)
+    if role == "candidate":
+        work = _answers(test_sets, settings, assumed)
+    else:
+        work = _verdicts(test_sets, settings, assumed, config.task_completion)
     if settings.engine != "vllm":
         return work, None
     found = weights.model_config(files)
@@ -154,12 +159,13 @@ def _answers(test_sets: list[TestSet], settings: EngineSettings, assumed: Assume
     )
 
 
-def _verdicts(test_sets: list[TestSet], settings: EngineSettings, assumed: Assumed) -> Work:
+def _verdicts(test_sets: list[TestSet], settings: EngineSettings, assumed: Assumed, completion: bool) -> Work:
     """Questions about one answer share it: only the first of them computes it."""
     asked = prompt = 0
     for dialogue in (dialogue for test_set in test_sets for dialogue in test_set.dialogues):
         for number in range(1, len(dialogue.turns) + 1):
-            lengths = [len(question.prompt) for question in questions(dialogue, number, "", settings.model)]
+            asking = questions(dialogue, number, "", settings.model, completion)
+            lengths = [len(question.prompt) for question in asking]
             asked += len(lengths)
             prompt += sum(lengths) // CHARACTERS_PER_TOKEN + (assumed.answer_tokens if lengths else 0)
     return Work(asked, asked, prompt, asked * min(assumed.verdict_tokens, settings.sampling.max_tokens))

@@ -18,26 +18,27 @@ if TYPE_CHECKING:
     from jobs.run import Run
 
 
-def play(config: RunConfig, out: Path, roles: tuple[str, ...]) -> int:
+def play(config: RunConfig, out: Path, verbs: tuple[str, ...], again: bool = False) -> int:
     """Returns the exit code."""
-    return play_all({"": config}, out, roles)
+    return play_all({"": config}, out, verbs, again)
 
 
-def play_all(configs: dict[str, RunConfig], out: Path, roles: tuple[str, ...]) -> int:
-    """Name -> config of a run, each in a folder of its name below `out`. Returns the worst exit code."""
+def play_all(configs: dict[str, RunConfig], out: Path, verbs: tuple[str, ...], again: bool = False) -> int:
+    """Name -> config of a run, each in a folder of its name below `out`. Returns the worst exit code. `again`: what no
+    judge could say is asked once more."""
     first = next(iter(configs.values()))
-    if "judge" in roles and first.judge is None:
+    if "judge" in verbs and first.judge is None:
         raise BadInput("judge.model: missing; name a judge with --judge, or use `sequor respond`")
     prepare(first.ray_address)
     from jobs.campaign import Campaign  # brings ray, which reads what was just prepared
     from jobs.run import Run
 
     screen = console()
-    runs = [Run(config, out / name, roles, name) for name, config in configs.items()]
+    runs = [Run(config, out / name, verbs, name, again) for name, config in configs.items()]
     for run in runs:
         run.prepare()
         if run.done:
-            screen.print(f"{run.folder.path}: nothing is left to {'judge' if roles == ('judge',) else 'play'}")
+            screen.print(f"{run.folder.path}: nothing is left to {'judge' if verbs == ('judge',) else 'play'}")
     code = Campaign(runs, out, screen).play()
     for run in runs:
         if len(runs) > 1:
@@ -67,23 +68,25 @@ def _show(run: "Run", code: int, screen: Console) -> None:
     screen.print(str(tally) if evaluation.turns_done else "no turn is finished yet; nothing to score")
 
 
-def judge_again(out: Path, settings: list[str], model: str | None) -> int:
-    """The judge's part of the run in `out`, with its own config and whatever is set over it. Another judge than the
-    run's begins with nothing but its name: what was set for the first one is not meant for it. Raises BadInput."""
+def judge_again(out: Path, settings: list[str], model: str | None, again: bool = False) -> int:
+    """The judges' part of the run in `out`, with its own config and whatever is set over it; `model`: of that judge
+    alone. Another judge than the run's begins with nothing but its name: what was set for the others is not meant for
+    it. `again`: what no judge could say is asked once more. Raises BadInput."""
     if stray := [word for word in settings if "=" not in word]:
         raise BadInput(f"command line: {stray[0]}: judge takes KEY=VALUE; the config is the run's own, {out}/run.json")
     raw = RunFolder(out).read().config
     raw.pop("ray_address", None)  # that cluster may be gone
-    old = (raw.get("judge") or {}).get("model")
-    named = {"model": model} if model else {}
     for word in settings:
         if word.startswith("judge.model="):
-            named = {"model": word.partition("=")[2]}
-    if named and named["model"] != old:
-        raw = {key: value for key, value in raw.items() if key != "judge_parser"} | {"judge": named}
+            model = word.partition("=")[2]
+    if model:
+        known = {judge["model"]: judge for judge in (raw.get("judge"), *raw.get("more_judges", ())) if judge}
+        if model not in known:
+            raw.pop("judge_parser", None)
+        raw |= {"judge": known.get(model, {"model": model}), "more_judges": []}
     for word in settings:
         override(raw, word)
-    return play(convert(raw, str(out / "run.json")), out, ("judge",))
+    return play(convert(raw, str(out / "run.json")), out, ("judge",), again)
 
 
 def synthesize(path: Path | None, words: list[str], out: Path) -> int:

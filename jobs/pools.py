@@ -1,6 +1,6 @@
 """From runs to pools of replicas: which model files, which actors, which scheduler, in which order."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -31,7 +31,7 @@ class Wanted(Struct):
 
     @property
     def judges(self) -> bool:
-        return any(role == "judge" for _, role in self.serves)
+        return any(role != "candidate" for _, role in self.serves)
 
 
 class Pools(Struct):
@@ -51,22 +51,33 @@ class Pools(Struct):
         return found
 
 
-def engines(config: RunConfig, roles: Iterable[str]) -> dict[str, EngineSettings]:
-    """Pool -> settings. One pool, `both`, serves both roles when the model and its settings are the same."""
-    if set(roles) == {"candidate", "judge"} and one_pool(config.candidate, config.judge):
-        return {"both": replace(config.candidate, replicas=max(config.candidate.replicas, config.judge.replicas))}
-    return {role: getattr(config, role) for role in roles}
+def shared(config: RunConfig, roles: Collection[str]) -> str | None:
+    """The judge whose pool serves the candidate too, since the model and its settings are the same."""
+    if "candidate" not in roles:
+        return None
+    judges = (role for role in roles if role != "candidate")
+    return next((role for role in judges if one_pool(config.candidate, config.engine(role))), None)
+
+
+def engines(config: RunConfig, roles: Collection[str]) -> dict[str, EngineSettings]:
+    """Pool -> settings; `both` is the one of the candidate and a judge. Its other settings are the candidate's."""
+    both = shared(config, roles)
+    found = {role: config.engine(role) for role in roles if role not in ("candidate", both)}
+    if both:
+        replicas = max(config.candidate.replicas, config.engine(both).replicas)
+        return {"both": replace(config.candidate, replicas=replicas)} | found
+    return ({"candidate": config.candidate} if "candidate" in roles else {}) | found
 
 
 def wanted(runs: Iterable[Run]) -> dict[str, Wanted]:
     """Name -> pool, of the roles that have something to do. All runs of a campaign have the same judges; each of their
-    candidates has a pool of its own, named after the run, unless it is the judges' model."""
+    candidates has a pool of its own, named after the run, unless it is a judge's model."""
     found: dict[str, Wanted] = {}
     for run in runs:
-        named = engines(run.config, run.roles)
+        named, both = engines(run.config, run.roles), shared(run.config, run.roles)
         for role in run.open_roles:
-            own = "both" if "both" in named else role
-            name = own if not run.name else run.name if own == "candidate" else "judge"
+            own = "both" if both and role in ("candidate", both) else role
+            name = own if not run.name else {"both": both, "candidate": run.name}.get(own, own)
             pool = found.setdefault(name, Wanted(named[own], run.files[role], []))
             pool.settings = replace(pool.settings, replicas=max(pool.settings.replicas, named[own].replicas))
             pool.serves.append((run.name, role))

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from cluster import replicas, weights
 from cluster.settings import EngineSettings
 from cluster.weights import ModelFiles
-from jobs.config import RunConfig
+from jobs.config import RunConfig, where
 from sequor.errors import BadInput
 from sequor.types import TestSet
 
@@ -17,10 +17,10 @@ def preflight(config: RunConfig, models: dict[str, ModelFiles], test_sets: list[
     """Raises BadInput."""
     longest = max((turn.prompt for t in test_sets for d in t.dialogues for turn in d.turns), key=len)
     for role, files in models.items():
-        settings = getattr(config, role)
+        settings = config.engine(role)
         context = settings.max_model_len or weights.context_tokens(files)
         if context is not None:
-            _room(role, settings, files, context, longest if role == "candidate" else "")
+            _room(where(role), settings, files, context, longest if role == "candidate" else "")
 
 
 def _room(role: str, settings: EngineSettings, files: ModelFiles, context: int, longest: str) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cluster.driver import Pool
-from jobs.counters import NOTHING, Earlier, pool_status
+from jobs.counters import NOTHING, Bill, Earlier, pool_status
 from sequor.evaluation import Evaluation
 from sequor.run_folder import RunFolder
 
@@ -24,11 +24,18 @@ class Watch:
     """Looks at one run from outside, and keeps its status.json."""
 
     def __init__(
-        self, folder: RunFolder, evaluation: Evaluation, pools: list[Pool], before: dict[str, Earlier], name: str = ""
+        self,
+        folder: RunFolder,
+        evaluation: Evaluation,
+        pools: list[Pool],
+        before: dict[str, Earlier],
+        name: str = "",
+        bills: dict[str, Bill] | None = None,
     ):
-        """`before`: pool -> what earlier starts of this run have done. `name`: the run's, where there are several."""
+        """`before`: pool -> what earlier starts of this run have done. `name`: the run's, where there are several.
+        `bills`: of pools that have a price."""
         self.name, self.evaluation = name, evaluation
-        self._folder, self._pools, self._before = folder, pools, before
+        self._folder, self._pools, self._before, self._bills = folder, pools, before, bills or {}
         names = {pool.name for pool in pools}
         old = folder.status().get("pools", {})
         idle = {"replicas": 0, "live": 0, "paused": 0}
@@ -67,7 +74,10 @@ class Watch:
         }
 
     def _now(self) -> dict[str, dict[str, Any]]:
-        return {pool.name: pool_status(pool, self._before.get(pool.name, NOTHING)) for pool in self._pools}
+        return {
+            pool.name: pool_status(pool, self._before.get(pool.name, NOTHING), self._bills.get(pool.name))
+            for pool in self._pools
+        }
 
     def save(self, state: str, detail: str = "") -> None:
         """A status that cannot be written is worth a line in the log, and no run: the records are elsewhere. Raises

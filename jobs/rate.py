@@ -15,6 +15,7 @@ from rich.table import Table
 
 from jobs.conduct import STOPPED
 from jobs.curation import RateConfig
+from jobs.data import data_folder
 from jobs.panel import Panel, Step
 from sequor import released
 from sequor.curation import ratings, rubrics
@@ -52,7 +53,7 @@ def _plan(config: RateConfig) -> Plan:
         missing = "judges" if not config.judges else "answerers"
         raise BadInput(f"{missing}: none is named; {missing}.NAME.model=MODEL names one")
     candidates = tuple(read_candidates(_source(config.input)))[: config.count]
-    tasks = Tasks(released.load_tasks(Path(config.data).expanduser()))
+    tasks = Tasks(released.load_tasks(data_folder(config.data)))
     plan = Plan(candidates, tasks, config.tasks, config.seed, tuple(config.judges), tuple(config.answerers))
     plan.drawn("triviality")  # too few tasks are found out before anything starts
     return plan

@@ -14,20 +14,22 @@ import msgspec
 
 from cluster.conversation import Conversation, EngineFacts, Turn
 from cluster.driver import Pool
+from cluster.replicas import gpus_of
 from jobs.config import RunConfig
-from jobs.counters import Earlier, earlier, events, speed
+from jobs.counters import Bill, Earlier, earlier, events, speed
 from jobs.data import load_test_sets
 from jobs.fingerprint import fingerprint
 from jobs.models import models
 from jobs.preflight import preflight
 from jobs.progress import Watch
 from sequor.evaluation import Evaluation
+from sequor.judging import Judge
 from sequor.records import FailureRecord, JudgementRecord, TurnRecord
 from sequor.run_folder import RunFile, RunFolder, refuse_difference
 from sequor.types import TestSet
 
 JUDGE_ROOM = 2048
-"""A run's questions that are with the judges at one time: enough that they never wait, few enough for the memory."""
+"""A run's questions that are with one judge at one time: enough that it never waits, few enough for the memory."""
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +37,12 @@ log = logging.getLogger(__name__)
 class Run:
     """`prepare`, then `begin` with pools, `write` and `questions` while it is played, `end`."""
 
-    def __init__(self, config: RunConfig, out: Path, roles: tuple[str, ...], name: str = ""):
-        """`name`: told apart by it where several runs share engines."""
-        self.config, self.roles, self.name = config, roles, name
+    def __init__(self, config: RunConfig, out: Path, verbs: tuple[str, ...], name: str = "", again: bool = False):
+        """`verbs`: `candidate` answers, `judge` judges. `name`: told apart by it where several runs share engines.
+        `again`: what no judge could say is asked once more."""
+        self.config, self.name = config, name
+        self.roles = config.roles(*verbs)
+        self._judges_only, self._again = verbs == ("judge",), again
         self.folder = RunFolder(out)
         self.pools: dict[str, Pool] = {}
         self.watch: Watch | None = None
@@ -48,7 +53,7 @@ class Run:
         """Find out what is left. Writes nothing. Raises BadInput for whatever would stop the run."""
         if self.folder.exists:
             self.folder.refuse_claimed()
-        test_sets = self.folder.test_sets() if self.roles == ("judge",) else load_test_sets(self.config)
+        test_sets = self.folder.test_sets() if self._judges_only else load_test_sets(self.config)
         self.files = models(self.config, *self.roles)
         self.fingerprint = fingerprint(self.config, test_sets, self.files)
         if self.folder.exists:
@@ -61,21 +66,23 @@ class Run:
     @property
     def done(self) -> bool:
         """What this verb does, is done: whoever only judges has no answers to make."""
-        return self.evaluation.judged if self.roles == ("judge",) else self.evaluation.complete
+        return self.evaluation.judged if self._judges_only else self.evaluation.complete
 
     @property
     def open_roles(self) -> tuple[str, ...]:
         """Roles that have something to do. Answers that are still to come will be judged."""
         to_answer = "candidate" in self.roles and not self.evaluation.answered
-        to_judge = "judge" in self.roles and (to_answer or not self.evaluation.judged)
-        return ("candidate",) * to_answer + ("judge",) * to_judge
+        return tuple(
+            role for role in self.roles if to_answer or (role != "candidate" and not self.evaluation.judged_by(role))
+        )
 
     def begin(self, pools: dict[str, Pool]) -> None:
         """Claim the folder and open it for writing. `pools`: role -> pool. Raises BadInput and OSError."""
         self.pools = pools
         start = RunFile(msgspec.to_builtins(self.config), self.fingerprint, versions())
         self._file = self.folder.start(start, self._test_sets)
-        self.watch = Watch(self.folder, self.evaluation, list(dict.fromkeys(pools.values())), self._before(), self.name)
+        different = list(dict.fromkeys(pools.values()))
+        self.watch = Watch(self.folder, self.evaluation, different, self._before(), self.name, self._bills())
         for journal in self._journals:
             journal.open()
         self.watch.save("running")
@@ -83,10 +90,10 @@ class Run:
     def dialogues(self) -> list[Conversation]:
         return self.evaluation.dialogues() if "candidate" in self.pools else []
 
-    def questions(self) -> tuple[Conversation, ...]:
-        """The next ones for the judges, as many as they have room for."""
-        room = JUDGE_ROOM - self.evaluation.asked
-        return tuple(self.evaluation.questions(room)) if "judge" in self.pools and room > 0 else ()
+    def questions(self) -> dict[str, list[Conversation]]:
+        """Role -> the next ones for that judge, as many as it has room for."""
+        judges = (role for role in self.pools if role != "candidate")
+        return {role: asked for role in judges if (asked := self.evaluation.questions(role, JUDGE_ROOM))}
 
     def finished(self, turns: Iterable[Turn]) -> list[TurnRecord | JudgementRecord | FailureRecord]:
         """What is to be written of them."""
@@ -139,16 +146,23 @@ class Run:
         return self.folder.turns, self.folder.judgements, self.folder.failures
 
     def _evaluation(self, test_sets: list[TestSet]) -> Evaluation:
-        judge = self.config.judge
-        asked = "judge" in self.roles
-        return Evaluation(
-            test_sets,
-            self.folder.turns,
-            self.folder.judgements if asked else (),
-            judge.model if asked else None,
-            self.config.judge_parser,
-            judge.sampling if asked else None,
-        )
+        parser, completion = self.config.judge_parser, self.config.task_completion
+        judges = {
+            role: Judge(settings.model, parser, settings.sampling, completion)
+            for role, settings in self.config.judges.items()
+            if role in self.roles
+        }
+        judgements = self.folder.judgements if judges else ()
+        return Evaluation(test_sets, self.folder.turns, judgements, judges, self._again)
+
+    def _bills(self) -> dict[str, Bill]:
+        """Pool -> what it costs, where the config says so."""
+        found = {}
+        for role, pool in self.pools.items():
+            settings = self.config.engine(role)
+            if settings.price is not None:
+                found[pool.name] = Bill(settings.price, gpus_of(settings))
+        return found
 
     def _before(self) -> dict[str, Earlier]:
         """Pool -> what earlier starts of this run have done."""
@@ -156,14 +170,16 @@ class Run:
         for role, pool in self.pools.items():
             roles.setdefault(pool.name, set()).add(role)
         old = self.folder.status().get("pools", {})
-        return {
-            name: earlier(
-                self.folder.turns if "candidate" in served else (),
-                self.folder.judgements if "judge" in served else (),
-                old.get(name, {}),
-            )
-            for name, served in roles.items()
-        }
+        found = {}
+        for name, served in roles.items():
+            judges = {self.config.engine(role).model for role in served if role != "candidate"}
+            judgements = (record for record in self.folder.judgements if record.judge in judges) if judges else ()
+            turns = self.folder.turns if "candidate" in served else ()
+            there = old.get(name, {})
+            models = {self.config.engine(role).model for role in served}
+            same = there.get("model", None) in (None, *models)  # or another judge had the pool's name
+            found[name] = earlier(turns, judgements, there if same else {})
+        return found
 
 
 TELLING = ("vllm", "torch", "transformers", "device", "dtype", "quantization", "max_model_len", "reasoning_parser")

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 from rich.console import Console
 
 from cluster import replicas
 from cluster.conversation import Conversation, Failure, Turn
 from cluster.driver import Driver, Pool
+from cluster.occupancy import Spent
 from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED, conduct, log_to
 from sequor.errors import BadInput
 from sequor.keyset import KeySet
@@ -76,6 +78,9 @@ class Stage:
         self._playing: dict[str, int] = {}
         """Lane -> conversations that were drawn from its feed, or follow, and are not finished."""
         self.counts = Counts()
+        self._pools: dict[str, Pool] = {}
+        self._spent: dict[str, Spent] = {}
+        """Lane -> seconds of earlier starts."""
 
     def run(self, run_file: RunFile, lanes: Mapping[str, Iterable[Conversation]], follow: Follow = nothing) -> int:
         """Returns an exit code. Raises BadInput before anything is written, ClusterError and OSError later on."""
@@ -121,6 +126,7 @@ class Stage:
                 self._answered.add(record.key)
         known = len(self.replies) or len(self._answered)
         self.counts = Counts(known, known)
+        self._spent = spent(self.out)
 
     def _unanswered(self, conversations: Iterable[Conversation], follow: Follow) -> Iterator[Conversation]:
         for conversation in conversations:
@@ -140,6 +146,7 @@ class Stage:
         return drawn
 
     async def _play(self, pools: dict[str, Pool], first: dict[str, list[Conversation]], follow: Follow) -> int:
+        self._pools = pools
         lane_of = {id(pool): lane for lane, pool in pools.items()}
 
         async def keep(saves: list[tuple[Pool, Turn]]) -> list[tuple[Pool, tuple[Conversation, ...]]]:
@@ -210,4 +217,15 @@ class Stage:
 
     def _status(self, state: str) -> dict[str, object]:
         counts = {"replies": self.counts.done, "asked": self.counts.asked, "failures": self.counts.failures}
-        return {"state": state, "updated": round(time.time(), 3), **counts}
+        now = time.monotonic()
+        lanes = self._spent | {
+            lane: self._spent.get(lane, Spent()) + pool.occupancy.spent(now) for lane, pool in self._pools.items()
+        }
+        return {"state": state, "updated": round(time.time(), 3), **counts, "lanes": msgspec.to_builtins(lanes)}
+
+
+def spent(out: Path) -> dict[str, Spent]:
+    """Lane -> seconds that its replicas have lived and worked, over all starts of the stage in that folder."""
+    path = out / "status.json"
+    lanes = read_json(path, dict).get("lanes", {}) if path.exists() else {}
+    return {lane: msgspec.convert(seconds, Spent) for lane, seconds in lanes.items()}

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from jobs.conduct import STOPPED
 from jobs.curation import TuplesConfig
+from jobs.data import data_folder
 from jobs.panel import Panel, Step
 from sequor import released
 from sequor.curation import figures
@@ -68,7 +69,7 @@ def _plan(config: TuplesConfig) -> tuple[tuple[Constraint, ...], Plan]:
     pool = released.load_constraints(Path(config.input).expanduser())
     if faulty := next((c.id for c in pool if "|" in c.id or "+" in c.id), None):
         raise BadInput(f"{config.input}: id {faulty!r}: an id has no | and no +")
-    tasks = Tasks(released.load_tasks(Path(config.data).expanduser()))
+    tasks = Tasks(released.load_tasks(data_folder(config.data)))
     drawn = rules.sample(pool, config.size, config.triples, config.near, config.seed)
     plan = Plan(drawn, tasks, config.tasks, config.seed, tuple(config.judges), tuple(config.answerers))
     plan.drawn("answers", "")  # too few tasks are found out before anything starts

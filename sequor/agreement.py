@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from sequor.checkable import Check, Detect, holds, recognise
+from sequor.metrics import better
 from sequor.records import JudgementRecord, TurnRecord
 from sequor.types import Dialogue
 
@@ -44,17 +45,21 @@ def agreements(
             for constraint in turn.in_force:
                 if constraint.id not in checks:
                     checks[constraint.id] = recognise(constraint.text)
+    statuses: dict[tuple[str, tuple[str, str, int], str], str] = {}
+    for record in judgements:
+        if checks.get(record.constraint) is not None:
+            key = record.judge, (record.test_set, record.dialogue, record.turn), record.constraint
+            statuses[key] = better(statuses.get(key), record.status)
     answers = {(t.test_set, t.dialogue, t.turn): t.answer for t in turns if t.answer is not None}
     found: dict[str, dict[str, Agreement]] = {}
-    for record in judgements:
-        check = checks.get(record.constraint)
-        answer = answers.get((record.test_set, record.dialogue, record.turn))
-        if check is None or answer is None or record.status == "judge_error":
+    for (judge, turn, constraint), status in statuses.items():
+        check, answer = checks[constraint], answers.get(turn)
+        if check is None or answer is None or status == "judge_error":
             continue
         truth = holds(check, answer, detect)
         if truth is not None:
-            kind = found.setdefault(record.judge, {}).setdefault(check.kind, Agreement())
-            _count(kind, truth, record.status)
+            kind = found.setdefault(judge, {}).setdefault(check.kind, Agreement())
+            _count(kind, truth, status)
     return found
 
 

@@ -8,20 +8,22 @@ One definition, used by every table and figure:
 3. coverage = (passed + failed) / dialogues. The denominator is every dialogue that the run set out to play.
 4. lower = passed / dialogues and upper = (passed + undecided) / dialogues: the accuracy if everything undecided had
    failed, or had passed.
+5. Of several attempts at one judgement the first readable one counts.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sequor.records import JudgementRecord, TurnRecord
-from sequor.types import TEST_SETS, Dialogue, TestSet
+from sequor.records import JudgementRecord
+from sequor.types import TASK_COMPLETION, TEST_SETS, Dialogue, TestSet
 
 TurnResult = Literal["passed", "failed", "undecided"]
 ANSWERED = frozenset({"ok", "truncated"})
+READABLE = frozenset({"satisfied", "violated"})
 PASSED, FAILED, UNDECIDED = 0, 1, 2
 RESULTS: tuple[TurnResult, ...] = ("passed", "failed", "undecided")
 
@@ -66,6 +68,8 @@ class SetScore(Struct, frozen=True):
     dialogues: int
     turns: tuple[Rate, ...]
     overall: Rate
+    completion: Rate | None = None
+    """Over all turns, whether the answer does its task; None where it was not asked."""
 
     @property
     def mean(self) -> float | None:
@@ -94,11 +98,17 @@ def turn_result(in_force: Iterable[str], verdicts: Mapping[str, str]) -> TurnRes
     return "passed" if all(status == "satisfied" for status in statuses) else "undecided"
 
 
+def better(status: str | None, other: str) -> str:
+    """Rule 5. `status`: of the attempts before, None where there is none; `other`: of the next one."""
+    return other if status is None or (status not in READABLE and other in READABLE) else status
+
+
 def verdicts_by_turn(judgements: Iterable[JudgementRecord], judge: str) -> dict[tuple[str, str, int], dict[str, str]]:
     found: dict[tuple[str, str, int], dict[str, str]] = {}
     for record in judgements:
         if record.judge == judge:
-            found.setdefault((record.test_set, record.dialogue, record.turn), {})[record.constraint] = record.status
+            statuses = found.setdefault((record.test_set, record.dialogue, record.turn), {})
+            statuses[record.constraint] = better(statuses.get(record.constraint), record.status)
     return found
 
 
@@ -121,7 +131,17 @@ def results(dialogues: Iterable[Dialogue], verdicts: Verdicts, turns: int) -> np
 
 def score(test_set: TestSet, verdicts: Verdicts, judge: str) -> SetScore:
     turns = len(test_set.dialogues[0].turns)
-    return score_results(test_set.name, judge, results(test_set.dialogues, verdicts, turns))
+    scored = score_results(test_set.name, judge, results(test_set.dialogues, verdicts, turns))
+    return replace(scored, completion=completion(test_set, verdicts))
+
+
+def completion(test_set: TestSet, verdicts: Verdicts) -> Rate | None:
+    """Rule 1 for task completion alone."""
+    keys = [(d.test_set, d.id, number) for d in test_set.dialogues for number in range(1, len(d.turns) + 1)]
+    statuses = [verdicts.get(key, {}).get(TASK_COMPLETION) for key in keys]
+    passed, failed = statuses.count("satisfied"), statuses.count("violated")
+    asked = len(statuses) - statuses.count(None)
+    return Rate(passed, failed, len(statuses) - passed - failed) if asked else None
 
 
 def score_results(test_set: str, judge: str, codes: np.ndarray) -> SetScore:
@@ -138,18 +158,6 @@ def score_results(test_set: str, judge: str, codes: np.ndarray) -> SetScore:
 def _rate(codes: np.ndarray) -> Rate:
     passed, failed, undecided = np.bincount(codes, minlength=3)[:3].tolist()
     return Rate(passed, failed, undecided)
-
-
-def outcomes(
-    test_sets: Iterable[TestSet], turns: Iterable[TurnRecord], judgements: Iterable[JudgementRecord]
-) -> dict[str, Counter[str]]:
-    """Per test set, how many turns and judgements ended how: keys `turn ok`, `judgement unreadable`, ... ."""
-    counts: dict[str, Counter[str]] = {test_set.name: Counter() for test_set in test_sets}
-    for turn in turns:
-        counts[turn.test_set][f"turn {turn.status}"] += 1
-    for judgement in judgements:
-        counts[judgement.test_set][f"judgement {judgement.status}"] += 1
-    return counts
 
 
 def in_table_order(names: Iterable[str]) -> list[str]:

@@ -51,13 +51,18 @@ class TurnRecord(Struct, frozen=True, kw_only=True):
 
 
 class JudgementRecord(Struct, frozen=True, kw_only=True):
-    """One constraint judged on one answer. Key: (test_set, dialogue, turn, constraint, judge)."""
+    """One constraint judged on one answer. Key: (test_set, dialogue, turn, constraint, judge), and the attempt.
+
+    What is asked again gets a record more, and none is ever replaced; `metrics.better` says which counts.
+    """
 
     test_set: str
     dialogue: str
     turn: int
     constraint: str
+    """Its id; task_completion: whether the answer does the task."""
     judge: str
+    attempt: int = 1
     status: JudgementStatus
     parser: str
     reply: str | None = None

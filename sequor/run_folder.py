@@ -29,6 +29,9 @@ from sequor.errors import BadInput
 from sequor.records import FailureRecord, Journal, JudgementRecord, TurnRecord
 from sequor.types import Dialogue, TestSet
 
+COMPLETION = "completion"
+"""Begins a judge's group in the fingerprint, as `judge` does: what it is asked beside the constraints."""
+
 WATCH_S = 12.0
 """How long a claim from another machine is watched. status.json is written every two seconds while a run lives."""
 
@@ -54,11 +57,42 @@ class RunFile(Struct, frozen=True):
     """Starts that brought an engine up, the first one first, where they worked with something else than the next."""
 
     def again(self, new: "RunFile") -> "RunFile":
-        """The same run, started once more. A role that the new start has no use for keeps its settings."""
+        """The same run, started once more."""
         last = Start({**self.config, "ray_address": None}, self.versions, self.engines)  # where is no matter
         earlier = self.earlier if not self.engines or self.earlier[-1:] == (last,) else (*self.earlier, last)
-        config = {key: self.config.get(key) if value is None else value for key, value in new.config.items()}
+        config = merged(self.config, new.config)
         return RunFile(config, self.fingerprint | new.fingerprint, new.versions, {}, earlier)
+
+    @property
+    def judges(self) -> set[str]:
+        """Models that have judged here, or begun to."""
+        return _models(self.fingerprint, "judge")
+
+    @property
+    def completion_judges(self) -> set[str]:
+        """Those that were asked about task completion as well."""
+        return _models(self.fingerprint, COMPLETION)
+
+
+def _models(fingerprint: dict[str, str], group: str) -> set[str]:
+    return {key.partition("[")[2].rpartition("]")[0] for key in fingerprint if key.startswith(f"{group}[")}
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Two starts' configs as one. A role that the new start has no use for keeps its settings; a judge that was there
+    stays, in its place, and the first one remains the first."""
+    config = {key: old.get(key) if value is None else value for key, value in new.items()}
+    if old.get("judge") is None:
+        return config
+    judges: dict[str, dict[str, Any]] = {}
+    for start in (old, new):
+        for judge in (start.get("judge"), *start.get("more_judges", ())):
+            if judge is not None:
+                judges[judge["model"]] = judge
+    first, *others = judges.values()
+    asked = bool(old.get("task_completion")) or bool(new.get("task_completion"))
+    kept = {"judge_parser": old["judge_parser"]} if "judge_parser" in old else {}
+    return config | {"judge": first, "more_judges": others, "task_completion": asked} | kept
 
 
 class RunFolder:

@@ -11,9 +11,9 @@ from sequor.errors import BadInput
 from sequor.judging import read_again
 from sequor.metrics import SetScore
 from sequor.parsing import PARSERS
-from sequor.run_folder import RunFolder
+from sequor.run_folder import RunFile, RunFolder
 from sequor.tables import SET_COLUMNS, TURN_COLUMNS, set_rows, turn_rows, write_csv
-from sequor.types import TestSet
+from sequor.types import TASK_COMPLETION, TestSet
 
 
 class Tally(Struct, frozen=True):
@@ -26,7 +26,9 @@ class Tally(Struct, frozen=True):
     repeated: int
     outcomes: dict[str, Counter[str]]
     reread: int = 0
-    """Verdicts that another parser than the run's own reads otherwise."""
+    """Replies that another parser than the run's own reads otherwise, of `replies`."""
+    replies: int = 0
+    """Records of judgements, those of further attempts included."""
     chosen: bool = False
     """The judge was made to choose a verdict (`judge.sampling.choices`): it could not leave one out, nor reason."""
 
@@ -63,20 +65,33 @@ class _Judgements:
     """What judgements.jsonl holds: judge -> turn -> constraint -> status. `parser`: reads the replies once more."""
 
     def __init__(self, folder: RunFolder, outcomes: dict[str, Counter[str]], parser: str | None):
-        self.reread = 0
+        self.reread = self.replies = 0
         self.verdicts: dict[str, dict[Key, dict[str, str]]] = {}
         self.count = self.repeated = 0
+        self.completing: set[str] = set()
+        """Judges who were asked about task completion."""
+        attempts: dict[str, int] = {}
+        """Of keys that were asked again."""
         for record in folder.judgements:
             turns = self.verdicts.setdefault(record.judge, {})
             statuses = turns.setdefault((record.test_set, record.dialogue, record.turn), {})
-            if record.constraint in statuses:
+            before = statuses.get(record.constraint)
+            if before is not None and record.attempt <= attempts.get(record.key, 1):
                 self.repeated += 1
                 continue
-            self.count += 1
+            kind = "judgement"
+            if record.constraint == TASK_COMPLETION:
+                kind = "completion"
+                self.completing.add(record.judge)
+            if before is not None:
+                attempts[record.key] = record.attempt
+                outcomes[record.test_set][f"{kind} {before}"] -= 1
+            self.count += before is None
             status = record.status if parser is None else read_again(record, parser)
+            self.replies += 1
             self.reread += status != record.status
-            statuses[record.constraint] = status
-            outcomes[record.test_set][f"judgement {status}"] += 1
+            statuses[record.constraint] = counted = metrics.better(before, status)
+            outcomes[record.test_set][f"{kind} {counted}"] += 1
 
 
 def score(out: Path, parser: str | None = None) -> tuple[list[SetScore], Tally]:
@@ -85,9 +100,8 @@ def score(out: Path, parser: str | None = None) -> tuple[list[SetScore], Tally]:
     if parser is not None and parser not in PARSERS:
         raise BadInput(f"--parser: {parser!r} is none of {', '.join(PARSERS)}")
     folder = RunFolder(out)
-    fingerprint = folder.read().fingerprint
-    of_judges = {key.rpartition("]")[2]: value for key, value in fingerprint.items() if key.startswith("judge[")}
-    judged, chosen = ".model" in of_judges, of_judges.get(".sampling.choices", "none") != "none"
+    run = folder.read()
+    chosen = any(run.fingerprint.get(f"judge[{j}].sampling.choices", "none") != "none" for j in run.judges)
     order = metrics.in_table_order(t.name for t in folder.test_sets())
     test_sets = sorted(folder.test_sets(), key=lambda t: order.index(t.name))
     outcomes: dict[str, Counter[str]] = {name: Counter() for name in order}
@@ -100,8 +114,8 @@ def score(out: Path, parser: str | None = None) -> tuple[list[SetScore], Tally]:
         for judge, by_turn in sorted(judgements.verdicts.items())
         for test_set in test_sets
     ]
-    tally = replace(_tally(test_sets, turns, judgements, scores, outcomes, judged), chosen=chosen)
-    tally = replace(tally, reread=judgements.reread)
+    tally = replace(_tally(test_sets, turns, judgements, scores, outcomes, run), chosen=chosen)
+    tally = replace(tally, reread=judgements.reread, replies=judgements.replies)
     _write(out / "scores" / (parser or "").replace("/", "-"), scores, tally)
     return scores, tally
 
@@ -112,17 +126,20 @@ def _tally(
     judgements: _Judgements,
     scores: list[SetScore],
     outcomes: dict[str, Counter[str]],
-    judged: bool,
+    run: RunFile,
 ) -> Tally:
-    """`judged`: whether a judge belongs to this run, so that its verdicts are missing where they are not there."""
+    """Verdicts of judges that belong to the run are lost where they are not there."""
     expected = {
         (t.name, d.id, number): len(turn.in_force)
         for t in test_sets
         for d in t.dialogues
         for number, turn in enumerate(d.turns, 1)
     }
-    judges = max(int(judged), len(judgements.verdicts))
-    to_judge = sum(count for key, count in expected.items() if key in turns.answered) * judges
+    judges = len(run.judges | judgements.verdicts.keys())
+    in_force = sum(count for key, count in expected.items() if key in turns.answered)
+    to_judge = in_force * judges + len(turns.answered & expected.keys()) * len(
+        run.completion_judges | judgements.completing
+    )
     decided = sum(s.overall.passed + s.overall.failed for s in scores)
     possible = sum(s.overall.dialogues for s in scores)
     return Tally(
@@ -142,5 +159,6 @@ def _write(folder: Path, scores: list[SetScore], tally: Tally) -> None:
         [name, outcome.split()[0], outcome.split()[1], str(count)]
         for name in metrics.in_table_order(tally.outcomes)
         for outcome, count in sorted(tally.outcomes[name].items())
+        if count
     ]
     write_csv(folder / "outcomes.csv", ["test_set", "kind", "status", "count"], rows)

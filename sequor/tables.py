@@ -10,7 +10,9 @@ from sequor.run_folder import write_atomically
 
 SHARES = ["accuracy", "coverage", "lower", "upper"]
 TURN_COLUMNS = ["test_set", "judge", "turn", "dialogues", "passed", "failed", "undecided", *SHARES]
+COMPLETION = ["task_completion", "task_completion_coverage"]
 SET_COLUMNS = ["test_set", "judge", "dialogues", "mean", "first", "last", "drop", "worst_minus_best", *SHARES[1:]]
+SET_COLUMNS += COMPLETION
 
 
 def percent(share: float | None) -> str:
@@ -34,6 +36,7 @@ def set_rows(scores: Iterable[SetScore]) -> list[list[str]]:
             str(s.dialogues),
             *map(percent, (s.mean, s.turns[0].accuracy, s.turns[-1].accuracy, s.drop, s.worst_minus_best)),
             *_shares(s.overall)[1:],
+            *map(percent, (s.completion.accuracy, s.completion.coverage) if s.completion else (None, None)),
         ]
         for s in scores
     ]

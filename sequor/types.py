@@ -73,6 +73,11 @@ class TestSet(Struct, frozen=True):
     dialogues: tuple[Dialogue, ...]
 
 
+TASK_COMPLETION = "task_completion"
+"""Stands where a constraint's id does, for the question whether the answer does its task. The released benchmark asks
+it too."""
+
+
 class Question(Struct, frozen=True):
     """One constraint to be judged on one answer: the key of a judgement, and what the judge is asked."""
 
@@ -80,11 +85,15 @@ class Question(Struct, frozen=True):
     dialogue: str
     turn: int
     constraint: str
+    """Its id, or TASK_COMPLETION."""
     judge: str
     prompt: str
+    attempt: int = 1
+    """How often it has been asked, this time included."""
 
     @property
     def key(self) -> str:
+        """Without the attempt: what is to be known."""
         return f"{self.test_set}/{self.dialogue}/{self.turn}/{self.constraint}/{self.judge}"
 
 

@@ -6,6 +6,7 @@ import jinja2
 import pytest
 
 from cluster.conversation import Failure, Response
+from cluster.settings import Sampling
 from sequor.judging import conversation, judgement, questions, read_again
 from sequor.prompts.render import render
 from sequor.types import Constraint, Dialogue, UserTurn
@@ -28,8 +29,8 @@ def test_the_questions_about_one_answer_share_their_beginning_and_their_group():
     first, second = asked("x" * 500)
     shared = next(n for n, (a, b) in enumerate(zip(first.prompt, second.prompt, strict=False)) if a != b)
     assert shared > first.prompt.index("x" * 500) + 500
-    assert conversation(first).group == conversation(second).group
-    assert conversation(first).key != conversation(second).key
+    assert conversation(first, Sampling()).group == conversation(second, Sampling()).group
+    assert conversation(first, Sampling()).key != conversation(second, Sampling()).key
 
 
 def test_braces_and_template_syntax_in_an_answer_or_a_rule_stay_as_they_are():
@@ -60,9 +61,15 @@ def test_a_verdict_in_the_reasoning_is_none():
 
 
 def test_a_failure_is_a_judge_error_with_its_reason_and_no_reply():
-    record = judgement(asked()[0], Failure("reasoning_unfinished", "no answer in 32 tokens"))
+    record = judgement(asked()[0], Failure("rejected", "400: no"))
     assert (record.status, record.reply) == ("judge_error", None)
-    assert record.detail == "reasoning_unfinished: no answer in 32 tokens"
+    assert record.detail == "rejected: 400: no"
+
+
+def test_a_reply_that_never_came_out_of_its_reasoning_is_unreadable_and_cut():
+    record = judgement(asked()[0], Failure("reasoning_unfinished", "no answer in 32 tokens", "Four. Or five?"))
+    assert (record.status, record.truncated, record.reply) == ("unreadable", True, None)
+    assert (record.reasoning, record.detail) == ("Four. Or five?", "reasoning_unfinished: no answer in 32 tokens")
 
 
 def test_a_cut_reply_has_no_verdict():

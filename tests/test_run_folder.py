@@ -77,7 +77,17 @@ def test_a_role_that_a_start_has_no_use_for_keeps_its_settings(folder):
     run = folder.start(RunFile({"turns": 1, "judge": None}, {"seed": "0"}, {}), [SET])
     run = folder.start(RunFile({"turns": 1, "judge": {"model": "j"}}, {"seed": "0"}, {}), [SET])
     run = folder.start(RunFile({"turns": 1, "judge": None}, {"seed": "0"}, {}), [SET])
-    assert run.config == {"turns": 1, "judge": {"model": "j"}}
+    assert (run.config["turns"], run.config["judge"]) == (1, {"model": "j"})
+
+
+def test_a_judge_that_was_there_stays_and_remains_the_first(folder):
+    def config(first, *others, completion=False):
+        more = [{"model": name} for name in others]
+        return {"judge": {"model": first}, "more_judges": more, "task_completion": completion, "judge_parser": "p"}
+
+    for start in (config("a", "b"), config("c", completion=True), config("b")):
+        run = folder.start(RunFile(start, {"seed": "0"}, {}), [SET])
+    assert run.config == config("a", "b", "c", completion=True)
 
 
 def test_of_two_drivers_the_later_claim_has_the_folder(folder):

@@ -29,9 +29,6 @@ STATUSES = (
 )
 """Codes of turns, by position."""
 
-COMPLETION = "task_completion"
-"""The constraint id of a judgement that asks whether the answer does the task, whatever its form (paper's release)."""
-
 
 class Turns(Struct, frozen=True):
     """Arrays of shape (dialogues, turns)."""

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sequor.metrics import RESULTS
-from sequor.report.frame import COMPLETION, Run, SetFrame
+from sequor.report.frame import Run, SetFrame
 from sequor.report.transcripts import Told
-from sequor.types import Dialogue
+from sequor.types import TASK_COMPLETION, Dialogue
 
 ROWS = 5000
 
@@ -47,7 +47,7 @@ TURN_COLUMNS = [
 ]
 JUDGEMENT_COLUMNS = [
     *KEYS,
-    ("constraint", pa.string(), f"id of the constraint; {COMPLETION}: whether the answer does the task"),
+    ("constraint", pa.string(), f"id of the constraint; {TASK_COMPLETION}: whether the answer does the task"),
     ("text", pa.string(), "the constraint's text; null for task completion"),
     ("position", pa.int32(), "1 for the constraint given first among those in force"),
     ("in_force", pa.int32(), "constraints in force at that turn"),

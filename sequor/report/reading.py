@@ -2,7 +2,8 @@
 
 1. Texts are skipped, not kept: a full run has gigabytes of them. What the transcripts and Parquet files need is read
    again from its place in the file (`Places`), dialogue by dialogue.
-2. As everywhere: of several records of one key the first counts, a torn last line is left out, a broken line anywhere
+2. As everywhere: of several attempts at one judgement the first readable one counts, of several records of anything
+   else the first; a torn last line is left out, a broken line anywhere
    else is an error that names file and line.
 3. The main judge is the one that the run's configuration names, or else the one with most verdicts.
 """
@@ -17,10 +18,10 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from sequor.errors import BadInput
-from sequor.metrics import in_table_order
-from sequor.report.frame import COMPLETION, MISSING, STATUSES, VERDICTS, Run, SetFrame, Slots, Turns
+from sequor.metrics import better, in_table_order
+from sequor.report.frame import MISSING, STATUSES, VERDICTS, Run, SetFrame, Slots, Turns
 from sequor.run_folder import RunFile, RunFolder
-from sequor.types import Constraint, TestSet
+from sequor.types import TASK_COMPLETION, Constraint, TestSet
 
 ABSENT = -1
 
@@ -44,6 +45,7 @@ class _Judgement(Struct):
     constraint: str
     judge: str
     status: str
+    attempt: int = 1
 
 
 class Place(Struct, frozen=True):
@@ -175,6 +177,8 @@ class _Layout:
         self.completion: dict[str, np.ndarray] = {}
         self.judgement_at: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.completion_at: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self._attempts: dict[tuple[str, bool, Any], int] = {}
+        """Of what was asked again: (judge, whether task completion, cell) -> the last attempt."""
 
     def _lay_slots(self, test_set: TestSet, constraints: dict[str, Constraint], numbers: dict[str, int]) -> None:
         self.user = np.zeros(self.shape, np.int32)
@@ -219,7 +223,7 @@ class _Layout:
             self.verdicts[record.judge] = np.full(count, MISSING, np.int8)
             self.judgement_at[record.judge] = np.full(count, ABSENT, np.int64), np.zeros(count, np.int64)
         codes, (start, length) = self.verdicts[record.judge], self.judgement_at[record.judge]
-        if record.constraint == COMPLETION:
+        if record.constraint == TASK_COMPLETION:
             if record.judge not in self.completion:
                 self.completion[record.judge] = np.full(self.shape, MISSING, np.int8)
                 self.completion_at[record.judge] = np.full(self.shape, ABSENT, np.int64), np.zeros(self.shape, np.int64)
@@ -229,7 +233,12 @@ class _Layout:
             if cell is None:
                 return 0
         if codes[cell] != MISSING:
-            return 1
+            place = record.judge, record.constraint == TASK_COMPLETION, cell
+            if record.attempt <= self._attempts.get(place, 1):
+                return 1
+            self._attempts[place] = record.attempt
+            if better(VERDICTS[codes[cell]], record.status) != record.status:
+                return 0
         codes[cell] = VERDICTS.index(record.status) if record.status in VERDICTS else MISSING
         start[cell], length[cell] = at, size
         return 0

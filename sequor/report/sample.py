@@ -18,9 +18,8 @@ from msgspec import Struct
 
 from sequor import released, testsets
 from sequor.records import JudgementRecord, TurnRecord
-from sequor.report.frame import COMPLETION
 from sequor.run_folder import RunFile, write_json
-from sequor.types import TEST_SETS, Dialogue, TestSet
+from sequor.types import TASK_COMPLETION, TEST_SETS, Dialogue, TestSet
 
 DEMO = Path(testsets.__file__).parent / "demo"
 NAMES = (
@@ -186,7 +185,8 @@ def _judge(
             for judge in judges:
                 yield _verdict(record, c.id, judge, kept, f"{c.text!r}", rng)
         if completion:
-            yield _verdict(record, COMPLETION, judges[0], rng.random() > 0.02 + 0.001 * record.turn, "the task", rng)
+            done = rng.random() > 0.02 + 0.001 * record.turn
+            yield _verdict(record, TASK_COMPLETION, judges[0], done, "the task", rng)
 
 
 def _drift(before: float | None, rng: np.random.Generator) -> float:
