@@ -7,9 +7,11 @@ from msgspec.structs import replace
 
 from sequor import metrics
 from sequor.errors import BadInput
+from sequor.metrics import verdicts_by_turn
 from sequor.report import groups, paper, tables_models, tables_of
 from sequor.report.analysis import Analysis
 from sequor.report.reading import read
+from sequor.report.report import Options, write_report
 from sequor.report.sample import write_runs
 from sequor.run_folder import RunFolder
 from sequor.scoring import score
@@ -247,3 +249,47 @@ def test_ours_stand_beside_the_papers(tmp_path):
         ["Average of 11 models", "paper"],
     ]
     assert table.rows[0][2].value == -0.5 and table.rows[1][2].value == pytest.approx(-0.125)
+
+
+def test_the_judge_against_the_truth_by_hand(tmp_path):
+    """Kept and accepted, kept and refused, broken and missed, broken and seen, kept and unreadable."""
+    brief, long = "It is water.", "It is water that falls from clouds."
+    answers = [brief, brief, long, long, brief]
+    turns = {("single", "a", n): {"answer": text} for n, text in enumerate(answers, 1)}
+    texts = {"c0": "Answer in at most 5 words"}
+    folder = write_run(tmp_path / "m", {"single": {"a": "s v s v u"}}, turns=turns, texts=texts)
+    write_report([folder], tmp_path / "out", Options(processes=1))
+    line = (tmp_path / "out" / "tables" / "judge-against-truth.csv").read_text().splitlines()[1].split(",")
+    assert line[:4] == ["model", "judge", "4", "50.0"]
+    assert [line[at] for at in (6, 7, 10, 11, 14)] == ["2", "50.0", "2", "50.0", "1"]
+
+
+def test_of_attempts_at_one_judgement_the_first_readable_one_counts_everywhere(tmp_path):
+    folder = write_run(tmp_path / "m", {"single": {"a": "u v s u"}})
+    journal = RunFolder(folder).judgements
+    first = list(journal)
+    again = [
+        replace(first[0], attempt=2, status="violated"),
+        replace(first[0], attempt=3, status="satisfied"),
+        replace(first[1], attempt=2, status="satisfied"),
+        replace(first[3], attempt=2, status="judge_error"),
+    ]
+    journal.open()
+    journal.append(again)
+    journal.close()
+    [scored], tally = score(folder)
+    assert (scored.overall.passed, scored.overall.failed, scored.overall.undecided) == (1, 2, 1)
+    assert (tally.judgements, tally.repeated, tally.lost) == (4, 0, 0)
+    assert tally.outcomes["single"] == {
+        "turn ok": 4,
+        "judgement violated": 2,
+        "judgement satisfied": 1,
+        "judgement unreadable": 1,
+    }
+    frame = read(folder, "m").run.sets["single"]
+    assert frame.results("judge").tolist() == [[1, 1, 0, 2]]
+    assert verdicts_by_turn(journal, "judge")["single", "a", 1] == {"c0": "violated"}
+    journal.open()
+    journal.append(again[:1])
+    journal.close()
+    assert score(folder)[1].repeated == read(folder, "m").run.repeated == 1

@@ -17,6 +17,8 @@ from sequor.types import Constraint
 
 SATISFIED, VIOLATED, UNREADABLE, JUDGE_ERROR, MISSING = range(5)
 VERDICTS = ("satisfied", "violated", "unreadable", "judge_error", "missing")
+UNTOLD, BROKEN, HOLDS = -1, 0, 1
+"""What a program finds of a constraint on an answer; UNTOLD where it cannot tell."""
 STATUSES = (
     "missing",
     "ok",
@@ -81,6 +83,8 @@ class SetFrame(Struct, frozen=True):
     """Judge -> codes, one a slot, int8."""
     completion: dict[str, np.ndarray]
     """Judge -> codes of the verdicts on task completion, shape (dialogues, turns). Empty where it was not asked."""
+    truth: np.ndarray
+    """UNTOLD, BROKEN or HOLDS, one a slot, int8."""
 
     @property
     def length(self) -> int:
@@ -96,7 +100,9 @@ class SetFrame(Struct, frozen=True):
         of_slots = Slots(*(getattr(self.slots, f)[keep] for f in Slots.__struct_fields__))
         verdicts = {judge: codes[keep] for judge, codes in self.verdicts.items()}
         completion = {judge: codes[:, :turns] for judge, codes in self.completion.items()}
-        return replace(self, turns=of_turns, slots=of_slots, verdicts=verdicts, completion=completion)
+        return replace(
+            self, turns=of_turns, slots=of_slots, verdicts=verdicts, completion=completion, truth=self.truth[keep]
+        )
 
     def results(self, judge: str) -> np.ndarray:
         return turn_results(self.slots, self.verdicts[judge], len(self.dialogues), self.length)

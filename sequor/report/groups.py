@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from sequor.metrics import FAILED, PASSED
 from sequor.report.analysis import Analysis, Curve
-from sequor.report.frame import MISSING, SATISFIED, VIOLATED, Run, SetFrame
+from sequor.report.frame import HOLDS, MISSING, SATISFIED, UNTOLD, VIOLATED, Run, SetFrame
 from sequor.report.statistics import UNKNOWN, Estimate, estimate, interval, kappa, ratio, ratios
 
 CATEGORIES = ("linguistic_guidelines", "style_rules", "format_specifications", "number_limitations")
@@ -201,6 +201,21 @@ def completion(analysis: Analysis, m: int, test_set: str) -> tuple[Curve, np.nda
     both = read & (cell.results <= FAILED)
     cross = np.bincount(2 * done[both] + (cell.results[both] == PASSED), minlength=4).reshape(2, 2)
     return Curve(ratio(done, read), *interval(samples)), cross
+
+
+def against_truth(analysis: Analysis, m: int, judge: str) -> tuple[Groups, int]:
+    """How often the judge is right where a program can tell: on broken constraints, on followed ones, on all; and how
+    many of its verdicts on them cannot be read."""
+    run, unreadable = analysis.runs[m], 0
+    tally = Tally(clusters(run), 3)
+    for frame in run.sets.values():
+        codes, told = frame.verdicts[judge], frame.truth != UNTOLD
+        unreadable += int((told & (codes > VIOLATED) & (codes != MISSING)).sum())
+        read = told & (codes <= VIOLATED)
+        right = (codes[read] == SATISFIED) == (frame.truth[read] == HOLDS)
+        for group in (frame.truth[read], np.full(int(read.sum()), 2)):
+            tally.add(frame.dialogues, frame.slots.dialogue[read], group, right)
+    return tally.result(analysis), unreadable
 
 
 def agreements(analysis: Analysis) -> list[Agreement]:

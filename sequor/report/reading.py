@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 
 from sequor.errors import BadInput
 from sequor.metrics import better, in_table_order
-from sequor.report.frame import MISSING, STATUSES, VERDICTS, Run, SetFrame, Slots, Turns
+from sequor.report.frame import MISSING, STATUSES, UNTOLD, VERDICTS, Run, SetFrame, Slots, Turns
 from sequor.run_folder import RunFile, RunFolder
 from sequor.types import TASK_COMPLETION, Constraint, TestSet
 
@@ -256,7 +256,8 @@ class _Layout:
         )
         none = np.full(len(self.slots), MISSING, np.int8)
         verdicts = {judge: self.verdicts.get(judge, none) for judge in judges}
-        return SetFrame(self.name, self.ids, turns, self.slots, verdicts, self.completion)
+        truth = np.full(len(self.slots), UNTOLD, np.int8)
+        return SetFrame(self.name, self.ids, turns, self.slots, verdicts, self.completion, truth)
 
 
 def _size(text: Raw) -> int:

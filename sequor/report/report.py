@@ -31,6 +31,7 @@ from sequor.report.frame import Run
 from sequor.report.reading import model_of, read
 from sequor.report.statistics import RESAMPLES
 from sequor.report.tables import Table
+from sequor.report.truth import Truth
 from sequor.run_folder import RunFolder, write_atomically
 
 MARK = ".sequor-report"
@@ -151,9 +152,11 @@ def _take(path: Path, label: str, folder: Path, key: str, options: Options) -> R
         transcripts.write_set(folder / str(number), f"{key}/{number}", run, frame)
     slots = {name: transcripts.first_slots(frame) for name, frame in run.sets.items()}
     results = {name: {judge: frame.results(judge) for judge in run.judges} for name, frame in run.sets.items()}
+    truth = Truth(run)
     logs = inspect_log.Writer(run, path / "results" / "inspect") if options.inspect else None
     for number, frame, row, dialogue in transcripts.dialogues(found):
         told = transcripts.tell(found, frame, row, records, slots[frame.name])
+        truth.fill(frame, row, told, slots[frame.name])
         file = folder / str(number) / f"{row}.js"
         transcripts.write_dialogue(file, f"{key}/{number}/{row}", dialogue, told, frame, run.judges)
         codes = {judge: rows[row] for judge, rows in results[frame.name].items()}

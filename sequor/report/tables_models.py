@@ -133,6 +133,37 @@ def completion(analysis: Analysis) -> Table | None:
     )
 
 
+def truth(analysis: Analysis) -> Table | None:
+    """How far each judge can be trusted, by the constraints that a program decides."""
+    columns = (
+        Column("model"),
+        Column("judge"),
+        Column("checked verdicts", "count"),
+        Column("right", "percent", True),
+        Column("violations", "count"),
+        Column("of them seen", "percent", True),
+        Column("kept", "count"),
+        Column("of them accepted", "percent", True),
+        Column("unreadable", "count"),
+    )
+    rows: list[list[Cell]] = []
+    for m in analysis.judged:
+        for judge in analysis.runs[m].judges:
+            found, unreadable = groups.against_truth(analysis, m, judge)
+            if not found.count[2]:
+                continue
+            sides = (found.curve.value, found.curve.low, found.curve.high)
+            broken, kept, right = (Estimate(*(float(side[at]) for side in sides)) for at in range(3))
+            counts = [int(count) for count in found.count]
+            row = [analysis.labels[m], judge, counts[2], right, counts[0], broken, counts[1], kept, unreadable]
+            rows.append(row)
+    note = (
+        "Only constraints that a program can decide: lengths, bullets, first and last words, languages and the like. "
+        "They are no sample of all constraints; a judge may be better or worse on the others."
+    )
+    return Table("judge-against-truth", "The judge against the truth", columns, rows, note) if rows else None
+
+
 def judges(analysis: Analysis) -> Table | None:
     found = groups.agreements(analysis)
     if not found:

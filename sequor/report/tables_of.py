@@ -16,6 +16,7 @@ from sequor.report.tables_models import (
     overview,
     pairs,
     token_counts,
+    truth,
 )
 
 
@@ -41,7 +42,8 @@ def _of_judged(analysis: Analysis, categories: Mapping[str, str], compare: bool)
     yield by_count(analysis)
     yield recovery(analysis)
     yield first_break(analysis)
-    for maybe in (by_category(analysis, categories), window(analysis), judges(analysis), completion(analysis)):
+    beside = truth(analysis), judges(analysis), completion(analysis)
+    for maybe in (by_category(analysis, categories), window(analysis), *beside):
         if maybe:
             yield maybe
     yield hardness(analysis, categories)
