@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -26,6 +27,17 @@ class Machine(Struct, frozen=True):
 def this_machine() -> Machine:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
     return Machine(len(os.sched_getaffinity(0)), memory, _gpus())
+
+
+def physical_cores() -> int:
+    """Of those that this process may use, each once, whatever the number of its threads."""
+    cores = set()
+    for cpu in os.sched_getaffinity(0):
+        try:
+            cores.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text())
+        except OSError:
+            cores.add(str(cpu))
+    return len(cores)
 
 
 def _gpus() -> tuple[Gpu, ...]:

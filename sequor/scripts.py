@@ -31,6 +31,13 @@ def judge(request: Request) -> Outcome:
     return Response(f"I compared the answer with the rule.\nFinal verdict: {verdict}", usage=_usage(request, 16))
 
 
+def undecided(request: Request) -> Outcome:
+    """A judge with no verdict until it is asked again."""
+    if "#" not in request.key.rpartition("/")[2]:
+        return Response("Let me see.\nFinal verdict: perhaps", usage=_usage(request, 8))
+    return judge(request)
+
+
 def _usage(request: Request, output: int) -> Usage:
     history = int(TOKENS_PER_CHARACTER * sum(len(e.user) + len(e.answer or "") for e in request.history))
     prompt = history + int(TOKENS_PER_CHARACTER * len(request.user)) + 8

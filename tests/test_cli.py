@@ -201,3 +201,38 @@ def test_judging_what_is_answered_so_far_is_complete_for_the_judge(data, tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
     assert "every answer is judged; 1 turns have none yet" in done.stdout
     assert json.loads((out / "status.json").read_bytes())["state"] == "incomplete"
+
+
+def test_several_judges_task_completion_and_what_was_not_readable(data, tmp_path):
+    """One command with two judges; a third joins; what none could read is asked again, and nothing is overwritten."""
+    out = tmp_path / "out"
+    second = "more_judges=[{model: two/b, engine: scripted, script: 'sequor.scripts:judge'}]"
+    words = [*CANDIDATE, "judge.engine=scripted", "judge.script=sequor.scripts:undecided", second]
+    done = sequor(
+        "run",
+        f"data={data}",
+        "sets=[single]",
+        "turns=3",
+        *words,
+        "judge.model=one",
+        "task_completion=true",
+        "--out",
+        out,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "judged by one" in done.stdout and "judged by two/b" in done.stdout and "task done" in done.stdout
+    assert done.stdout.strip().endswith("turns=3 judgements=12 coverage=0.5000 lost=0 repeated=0")
+    records = [json.loads(line) for line in (out / "judgements.jsonl").read_text().splitlines()]
+    assert sum(r["judge"] == "one" and r["status"] == "unreadable" for r in records) == len(records) / 2 == 6
+    assert sum(r["constraint"] == "task_completion" for r in records) == 6
+    again = sequor("judge", "--judge", "one", "--only-failed", "--out", out)
+    assert again.returncode == 0, again.stdout + again.stderr
+    after = [json.loads(line) for line in (out / "judgements.jsonl").read_text().splitlines()]
+    assert after[:12] == records and [r["attempt"] for r in after[12:]] == [2] * 6
+    assert again.stdout.strip().endswith("turns=3 judgements=12 coverage=1.0000 lost=0 repeated=0")
+    config = json.loads((out / "run.json").read_bytes())["config"]
+    assert (config["judge"]["model"], [j["model"] for j in config["more_judges"]]) == ("one", ["two/b"])
+    scripted = ["judge.engine=scripted", "judge.script=sequor.scripts:judge"]
+    assert sequor("judge", "--judge", "three", *scripted, "--out", out).returncode == 0
+    twice = [*words[:3], "judge.model=one", "more_judges=[one]"]
+    assert "more_judges: one judges already" in refused("run", f"data={data}", *twice, "--out", tmp_path / "x")

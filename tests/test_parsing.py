@@ -67,6 +67,18 @@ SATISFIED, VIOLATED, UNREADABLE = "satisfied", "violated", "unreadable"
         ("Close with one line: Final verdict: yes Final verdict: no", UNREADABLE),
         ('The answer says "Final verdict: yes" and then\nFinal verdict: yes\nwhich is part of it.', UNREADABLE),
         ("Final verdict: oui", UNREADABLE),
+        ("Verdict final : non", UNREADABLE),
+        ("最终判断：是", UNREADABLE),
+        ("Final verdict: да", UNREADABLE),
+        # a reasoning that was not taken apart: its verdict is none once it goes on
+        ("<think>I would say Final verdict: yes</think>", UNREADABLE),
+        ("<think>Final verdict: yes\nNo, wait.</think>\nFinal verdict: no", VIOLATED),
+        ("<think>Final verdict: no</think>The answer has two sentences.", UNREADABLE),
+        # cut in the middle of a word
+        ("The answer follows the rule.\nFinal verdict: ye", UNREADABLE),
+        ("The answer follows the rule.\nFinal verdi", UNREADABLE),
+        ("final verdict: **NO**", VIOLATED),
+        ("FINAL VERDICT:YES", SATISFIED),
     ],
 )
 def test_strict_reads_the_last_final_verdict_and_nothing_else(reply, verdict):
