@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.embedded import embedded_model
-from cluster.machine import this_machine
+from cluster.engine import FEW_CORES
+from cluster.machine import physical_cores, this_machine
 from jobs.config import load
 from jobs.data import load_test_sets
 from sequor.types import Dialogue
@@ -98,6 +99,9 @@ def _run(command: list[str]) -> None:
 
 
 QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"}
+if not this_machine().gpus and physical_cores() < FEW_CORES:
+    # as ours sets it for itself (cluster/engine.py): every contender computes on the same cores, in one process
+    QUIET |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(physical_cores())}
 
 
 def row(name: str, kv_tokens: int, found: dict[str, Any], ours: float, ideal: int) -> str:

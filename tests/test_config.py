@@ -6,7 +6,9 @@ import pytest
 
 from cluster import weights
 from jobs.config import SynthesisConfig, load, one_pool, override
+from jobs.curation import KINDS, words_to_config
 from jobs.fingerprint import fingerprint
+from jobs.known import known_settings, parallel_size, with_known
 from sequor.errors import BadInput
 from sequor.run_folder import refuse_difference
 
@@ -86,6 +88,39 @@ def test_a_known_model_brings_its_settings_and_the_config_stands_over_them():
     config = load(None, words)
     assert (config.candidate.reasoning_parser, config.judge.reasoning_parser) == ("openai_gptoss", "qwen3")
     assert load(None, ["candidate.model=no/body"]).candidate.reasoning_parser is None
+
+
+def test_a_replica_takes_as_many_gpus_as_its_weights_need():
+    sizes = {80: 4, 140: 2}
+    memory = {None: 4, 39.4: 4, 79.3: 4, 79.6: 4, 139.8: 2, 178.4: 2}  # GiB as A100, H100, H200 and B200 report them
+    assert {gib: parallel_size(sizes, gib) for gib in memory} == memory
+    assert with_known({"model": "google/gemma-3-4b-it"})["engine_args"] == {"limit_mm_per_prompt": {"image": 0}}
+    args = with_known({"model": "meta-llama/Llama-3.3-70B-Instruct", "engine_args": {"tensor_parallel_size": 8}})
+    assert args["engine_args"] == {"tensor_parallel_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("rate", "rate"), ("tuples", "tuples"), ("gold", "gold"), ("judges", "judge-judges")]
+)
+def test_the_papers_configs_name_models_that_are_known(name, kind):
+    config = words_to_config([f"configs/{name}.yaml"] + ["in"] * (kind != "gold"), KINDS[kind])
+    engines = {**config.judges, **config.answerers}.values()
+    assert engines and all(known_settings(engine.model) for engine in engines)
+
+
+def test_judges_are_told_apart_by_their_models():
+    words = ["candidate.model=a", "judge.model=b", "more_judges=[c, {model: d, replicas: 2}]"]
+    config = load(None, words)
+    assert {role: judge.model for role, judge in config.judges.items()} == {"judge": "b", "judge2": "c", "judge3": "d"}
+    assert {judge.sampling.temperature for judge in config.judges.values()} == {0.0}
+    assert config.roles("candidate", "judge") == ("candidate", "judge", "judge2", "judge3")
+    assert config.roles("candidate") == ("candidate",) and config.engine("judge3").replicas == 2
+    with pytest.raises(BadInput, match=r"more_judges: b judges already"):
+        load(None, ["candidate.model=a", "judge.model=b", "more_judges=[b]"])
+    with pytest.raises(BadInput, match=r"more_judges\[0\].sampling.choices: 'maybe' is no verdict"):
+        load(None, [*words[:2], "more_judges=[{model: c, sampling: {choices: [maybe]}}]"])
+    with pytest.raises(BadInput, match="more_judges: there is no judge before them"):
+        load(None, ["candidate.model=a", "more_judges=[c]"])
 
 
 def test_one_pool_serves_both_when_only_sampling_and_number_differ():
