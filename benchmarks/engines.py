@@ -1,7 +1,7 @@
 """The real engine: Sequor against what users do without it (contenders.py), and against the engine's own limit.
 
     python benchmarks/engines.py [--data ../shared/sequor-release] [--dialogues 21] [--turns 8] [--answer-tokens 24]
-                                 [--sets single] [--part against|limit] [--ray-data]
+                                 [--sets single] [--part against|limit] [--others rounds,client,lockstep,ray-data]
 
 Same machine, embedded model, dialogues (so many of each test set), settings and token budgets, greedily;
 every answer has the same length. The KV cache of the first part holds a third of what all dialogues need at their
@@ -122,13 +122,11 @@ def against(bench: Bench) -> None:
     ours = bench.ours("continuous", kv)
     ideal, seconds = ours["ideal_prefill_tokens"], ours["seconds"]
     print(row("ours, continuous", kv, ours, seconds, ideal), flush=True)
-    print(row("ours, rounds", kv, bench.ours("rounds", kv), seconds, ideal), flush=True)
-    others = {"client": "client with a semaphore", "lockstep": "LLM.chat in lockstep"}
-    if bench.chosen.ray_data:
-        others["ray-data"] = "Ray Data's LLM processor, engine starts included"
     found = {}
-    for how, name in others.items():
-        found[how] = bench.other(how, kv)
+    for how, name in OTHERS.items():
+        if how not in bench.chosen.others.split(","):
+            continue
+        found[how] = bench.ours("rounds", kv) if how == "rounds" else bench.other(how, kv)
         assert found[how]["output_tokens"] == ours["output_tokens"], found
         print(row(name, kv, found[how], seconds, ideal), flush=True)
     ratios = [f"ours_vs_{how}={played['seconds'] / seconds:.2f}" for how, played in found.items()]
@@ -150,6 +148,12 @@ def limit(bench: Bench) -> None:
 
 
 HEAD = "| how | KV tokens | seconds | against ours | output tokens/s | prefilled | prefill/ideal | hit rate |"
+OTHERS = {
+    "rounds": "ours, rounds",
+    "client": "client with a semaphore",
+    "lockstep": "LLM.chat in lockstep",
+    "ray-data": "Ray Data's LLM processor, engine starts included",
+}
 PARTS = {"against": against, "limit": limit}
 
 
@@ -161,7 +165,7 @@ def main() -> None:
     for name, default in (("dialogues", 21), ("turns", 8), ("answer-tokens", 24)):
         arguments.add_argument(f"--{name}", type=int, default=default)
     arguments.add_argument(
-        "--ray-data", action="store_true", help="also Ray Data's LLM processor; starts an engine a turn"
+        "--others", default="rounds,client,lockstep", help=f"with commas: {', '.join(OTHERS)} (starts an engine a turn)"
     )
     chosen = arguments.parse_args()
     released = HERE.parents[1] / "shared" / "sequor-release"

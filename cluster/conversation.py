@@ -32,6 +32,8 @@ RETRYABLE = frozenset({"engine_error", "timeout"})
 class Message(Struct, frozen=True, gc=False):
     role: Role
     content: str
+    reasoning: str | None = None
+    """Of an assistant's message, where the chat template is to decide what becomes of it."""
 
 
 class Usage(Struct, frozen=True, gc=False):
@@ -50,7 +52,8 @@ class Usage(Struct, frozen=True, gc=False):
 class Response(Struct, frozen=True, gc=False):
     text: str
     reasoning: str | None = None
-    """What the model thought before its answer, taken apart by the engine. Never sent back, never judged."""
+    """What the model thought before its answer, taken apart by the engine. Never judged, and not sent back unless the
+    settings say so."""
     truncated: bool = False
     usage: Usage = Usage()
     dropped_turns: int = 0
@@ -94,6 +97,8 @@ class Exchange(Struct, frozen=True, gc=False):
 
     user: str
     answer: str | None
+    reasoning: str | None = None
+    """Only of a conversation that keeps it."""
 
 
 class Conversation(Struct, frozen=True):
@@ -111,6 +116,8 @@ class Conversation(Struct, frozen=True):
     """Started before conversations that are not: a judge's question before another dialogue of the same pool."""
     sampling: Sampling | None = None
     """Instead of the pool's own, where one pool serves conversations of several kinds."""
+    keeps_reasoning: bool = False
+    """What the model thought goes along with its answers, for the chat template (`reasoning_history: as-template`)."""
     seed_key: str | None = None
     """What seeds are made from instead of `key`, where several runs share a pool: a run's answers must not depend on
     its company."""

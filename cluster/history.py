@@ -61,6 +61,8 @@ class Template:
         """Without one, the system text goes in front of the first user text, with a blank line between them."""
         self.append_only: bool = self._is_append_only()
         """A longer conversation's prompt begins with the shorter one's prompt and its answer."""
+        self.shows_reasoning: bool = self._shows_reasoning()
+        """A history whose last answer comes with its reasoning has it in the prompt."""
         self.trims: bool = f" {SENTINEL} " not in self._text(_dialogue("a", f" {SENTINEL} ", "b"))
         """Outer white space of an answer is lost in a history."""
         self.double_bos: bool = self._doubles_bos()
@@ -97,7 +99,7 @@ class Template:
 
     def _text(self, messages: Messages) -> str:
         return self._tokenizer.apply_chat_template(
-            [{"role": message.role, "content": message.content} for message in messages],
+            [_for_template(message) for message in messages],
             chat_template=self._source,
             tokenize=False,
             add_generation_prompt=True,
@@ -137,6 +139,13 @@ class Template:
         # A tokenizer might merge an answer's end with the tail's beginning: then the bridge's ids are not the prompt's.
         bridge = self.bridge("b")
         return self._encode(shorter)[-len(bridge) :] == bridge
+
+    def _shows_reasoning(self) -> bool:
+        first, _, last = _dialogue("a", "b", "c")
+        try:
+            return SENTINEL in self._text((first, Message("assistant", "b", SENTINEL), last))
+        except REFUSALS:
+            return False
 
     def _doubles_bos(self) -> bool:
         bos, text = getattr(self._tokenizer, "bos_token", None), self._text((Message("user", "a"),))
@@ -238,6 +247,12 @@ class Histories:
 
 def _digest(system: str | None, answered: tuple[Pair, ...]) -> bytes:
     return hashlib.blake2b(msgspec.msgpack.encode((system, answered)), digest_size=16).digest()
+
+
+def _for_template(message: Message) -> dict[str, str]:
+    """As templates know it. Reasoning has three names: vLLM passes the first two, gpt-oss reads the third."""
+    names = ("reasoning", "reasoning_content", "thinking") if message.reasoning is not None else ()
+    return {"role": message.role, "content": message.content, **dict.fromkeys(names, message.reasoning)}
 
 
 def _dialogue(user: str, answer: str, next_user: str) -> Messages:

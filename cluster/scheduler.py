@@ -168,7 +168,8 @@ class ConversationScheduler:
         book.leave(play)
         play.attempts, play.deaths, play.avoid = 0, 0, ""
         answer = outcome.text if isinstance(outcome, Response) else None
-        play.exchanges.append(Exchange(play.user, answer))
+        kept = play.conversation.keeps_reasoning and answer is not None
+        play.exchanges.append(Exchange(play.user, answer, outcome.reasoning if kept else None))
         if play.over:
             self._unfinished.discard(play.key)
             return

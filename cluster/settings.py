@@ -14,7 +14,7 @@ class Sampling(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     """Answer budget in tokens: the window keeps this much of the context free."""
     min_tokens: Positive | None = None
     """No answer ends before; with `max_tokens`, all are equally long: for benchmarks."""
-    temperature: Annotated[float, Meta(ge=0)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     top_k: int | None = None
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -79,6 +79,8 @@ class EngineSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Context in tokens. Left out: the model's own."""
     reasoning_parser: str | None = None
     """Name of one of vLLM's reasoning parsers; left out, the whole output is the answer."""
+    reasoning_history: Literal["none", "as-template"] = "none"
+    """none: what a model thought is not sent back. as-template: its chat template gets it and decides."""
     chat_template: str | None = None
     """File of a Jinja chat template to be used instead of the model's own."""
     trust_remote_code: bool = False

@@ -33,6 +33,7 @@ class Pair(Struct, frozen=True, gc=False):
 
     users: tuple[str, ...]
     answer: str
+    reasoning: str | None = None
 
 
 class Window(Struct, frozen=True):
@@ -48,7 +49,7 @@ def pairs(history: tuple[Exchange, ...], user: str) -> tuple[tuple[Pair, ...], t
     for exchange in history:
         waiting.append(exchange.user)
         if exchange.answer is not None:
-            answered.append(Pair(tuple(waiting), exchange.answer))
+            answered.append(Pair(tuple(waiting), exchange.answer, exchange.reasoning))
             waiting = []
     return tuple(answered), (*waiting, user)
 
@@ -82,7 +83,7 @@ def _messages(system: str | None, answered: tuple[Pair, ...], last: tuple[str, .
     """What is left after `step` steps."""
     kept = [Message("system", system)] if system is not None else []
     for pair in answered[step:]:
-        kept += [Message("user", joined(pair.users)), Message("assistant", pair.answer)]
+        kept += [Message("user", joined(pair.users)), Message("assistant", pair.answer, pair.reasoning)]
     return (*kept, Message("user", joined(last[max(0, step - len(answered)) :])))
 
 
@@ -98,7 +99,7 @@ def _weights(system: str | None, answered: tuple[Pair, ...], last: tuple[str, ..
         left += len(text)
         weights.append(left)
     for pair in reversed(answered):
-        left += len(joined(pair.users)) + len(pair.answer) + 2 * MESSAGE_CHARACTERS
+        left += len(joined(pair.users)) + len(pair.answer) + len(pair.reasoning or "") + 2 * MESSAGE_CHARACTERS
         weights.append(left)
     return weights[::-1]
 

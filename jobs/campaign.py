@@ -23,7 +23,7 @@ from cluster import replicas
 from cluster.conversation import Conversation, EngineFacts, Turn
 from cluster.driver import ClusterError, Driver, Pool
 from jobs import pools as building
-from jobs.conduct import COMPLETE, FAILED, INCOMPLETE, STOPPED, conduct, log_to
+from jobs.conduct import COMPLETE, FAILED, INCOMPLETE, STOPPED, conduct, log_to, no_more_signals
 from jobs.progress import Display
 from jobs.run import Run
 
@@ -52,7 +52,10 @@ class Campaign:
             self._begin()
             log_to(self._out / "logs" / "driver.log")
             self._say(f"playing into {self._out}; the engines are starting", always=True)
-            return asyncio.run(self._play())
+            code = asyncio.run(self._play())
+            if code == STOPPED:
+                no_more_signals()
+            return code
         finally:
             if not local:
                 replicas.disconnect()

@@ -72,7 +72,7 @@ def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dial
         return
     console.print(f"context {context or 'of the model'} tokens, of them {settings.sampling.max_tokens} for the answer")
     template, tokenizer = load_template(role, settings, files)
-    for line in findings(template):
+    for line in findings(template, settings):
         console.print(f"- {line}")
     console.print("what the model sees:", style="bold")
     shown = tokenizer.decode(template.render(_example(role, settings, dialogue)))
@@ -102,7 +102,7 @@ def load_template(role: str, settings: EngineSettings, files: ModelFiles):
         raise BadInput(f"{role}.model {settings.model}: {str(error).splitlines()[0]}") from None
 
 
-def findings(template: Template) -> list[str]:
+def findings(template: Template, settings: EngineSettings) -> list[str]:
     """What is true of the chat template, in sentences."""
     lines = [
         "history grows token-exact: only the new user turn is rendered"
@@ -113,6 +113,9 @@ def findings(template: Template) -> list[str]:
         lines.append("outer white space of an answer is lost in a history; such answers are rendered afresh")
     if template.double_bos:
         lines.append("WARNING: encoding this template's text with special tokens doubles the BOS token; here it is not")
+    if settings.reasoning_history == "as-template":
+        shown = "shows it" if template.shows_reasoning else "leaves it out all the same"
+        lines.append(f"what the model thought is handed to the template; of the turn before, it {shown}")
     if not template.system_role:
         lines.append("no system role: a system text would go in front of the first user text")
     return lines

@@ -19,6 +19,7 @@ from sequor.errors import BadInput
 from sequor.types import TEST_SETS
 
 BAD_INPUT, ENGINE_FAILED, STOPPED = 2, 4, 75
+TYPERS_INTERRUPTED = 130
 
 app = typer.Typer(
     help="Does a language model still follow its user's rules after fifty turns?",
@@ -126,6 +127,9 @@ def score(
     parser: Annotated[
         str | None, typer.Option(help="Read the judges' replies with another parser: released/1.")
     ] = None,
+    min_coverage: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of decided turns that a headline needs; the run's own.")
+    ] = None,
 ) -> None:
     """Records to scores/*.csv and a table. Needs no GPU, no Ray, no network."""
     from jobs.progress import console
@@ -133,12 +137,12 @@ def score(
     from sequor.scoring import score
 
     screen = console()
-    scores, tally = score(run, parser)
+    scores, tally = score(run, parser, min_coverage)
     show(scores, tally, screen)
     if parser is not None:
         screen.print(f"{parser} reads {tally.reread:,} of {tally.replies:,} replies otherwise than the run's own")
     screen.print(str(tally))
-    raise typer.Exit(3 if tally.lost else 0)
+    raise typer.Exit(3 if tally.lost or tally.low else 0)
 
 
 @app.command()
@@ -369,7 +373,11 @@ def main() -> None:
     try:
         app()
     except KeyboardInterrupt:
-        _die("interrupted before anything was played", STOPPED)
+        _die("interrupted", STOPPED)
+    except SystemExit as end:
+        if end.code != TYPERS_INTERRUPTED:
+            raise
+        _die("interrupted; what was finished is saved", STOPPED)
     except (BadInput, Unreachable) as error:
         _die(str(error), BAD_INPUT)
     except ClusterError as error:

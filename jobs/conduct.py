@@ -32,6 +32,12 @@ async def conduct(driver: Driver, watching: Coroutine) -> bool:
             await pool.host.close()
 
 
+def no_more_signals() -> None:
+    """After a stop: what is left takes seconds, and a second Ctrl-C in it would leave by another exit code."""
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, signal.SIG_IGN)
+
+
 def log_to(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(

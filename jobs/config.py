@@ -4,17 +4,19 @@ Nothing is changed after `load`. What a field left out means is resolved here, o
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from cluster.settings import EngineSettings, Positive, Sampling, SchedulerSettings
 from jobs.known import known_settings, over, with_known
 from sequor.errors import BadInput
+from sequor.metrics import MIN_COVERAGE
 from sequor.parsing import PARSERS
 from sequor.regimes import is_name
 from sequor.synthesis import Synthesis
@@ -39,6 +41,8 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     turns: Positive = 50
     seed: int = 0
     judge_parser: Literal["strict/2", "released/1"] = "strict/2"
+    min_coverage: Annotated[float, Meta(ge=0, le=1)] = MIN_COVERAGE
+    """Share of a set's turns that must be decided for it to have a headline, and the run exit code 0."""
     scheduler: SchedulerSettings = SchedulerSettings()
     order: Literal["together", "phases"] = "together"
     """`phases`: the judge's engines start when all is answered and the candidate's are closed; for one GPU."""
@@ -191,6 +195,8 @@ def _resolve(config: RunConfig, name: str) -> RunConfig:
         raise BadInput(f"{name}: sets: {twice[0]!r} is named twice")
     if not config.sets:
         raise BadInput(f"{name}: sets: no test set is named")
+    if config.candidate.engine == "api" and config.candidate.reasoning_history != "none":
+        raise BadInput(f"{name}: candidate.reasoning_history: an endpoint's template is its own affair; only none")
     if config.judge is None:
         if config.more_judges:
             raise BadInput(f"{name}: more_judges: there is no judge before them")
@@ -234,3 +240,11 @@ def one_pool(candidate: EngineSettings, judge: EngineSettings) -> bool:
     """Whether the same replicas can serve both: everything but sampling and their number is the same."""
     same = Sampling()
     return replace(candidate, sampling=same, replicas=1) == replace(judge, sampling=same, replicas=1)
+
+
+def shared(config: RunConfig, roles: Collection[str]) -> str | None:
+    """The judge whose pool serves the candidate too, since the model and its settings are the same."""
+    if "candidate" not in roles:
+        return None
+    judges = (role for role in roles if role != "candidate")
+    return next((role for role in judges if one_pool(config.candidate, config.engine(role))), None)

@@ -63,6 +63,8 @@ def engine_fingerprint(group: str, settings: EngineSettings, files: ModelFiles) 
     parts = {"model": settings.model, "files": files.digest, "chat_template": _template(group, settings)}
     for key in ("engine", "max_model_len", "reasoning_parser", "trust_remote_code"):
         parts[key] = _text(getattr(settings, key))
+    if settings.reasoning_history != "none":  # left out where it is: older folders do not have it
+        parts["reasoning_history"] = settings.reasoning_history
     if settings.engine == "scripted":
         parts["script"] = settings.script
     parts |= {f"sampling.{key}": _text(value) for key, value in asdict(settings.sampling).items()}

@@ -11,10 +11,9 @@ from cluster import kvmath, weights
 from cluster.engine import MEMORY_SHARE
 from cluster.machine import GIB
 from cluster.settings import EngineSettings
-from jobs.config import RunConfig
+from jobs.config import RunConfig, shared, where
 from jobs.data import load_test_sets
 from jobs.models import models
-from jobs.pools import shared
 from sequor.errors import BadInput
 from sequor.judging import questions
 from sequor.types import TestSet
@@ -22,6 +21,8 @@ from sequor.types import TestSet
 CHARACTERS_PER_TOKEN = 4
 GPU_MEMORY_UTILIZATION = 0.92
 """vLLM's own default."""
+MARGIN = 1.3
+"""By how much a cache may be larger than estimated here."""
 
 
 class Assumed(Struct, frozen=True):
@@ -65,13 +66,14 @@ class Work(Struct, frozen=True):
 
 
 class Memory(Struct, frozen=True):
-    """Of one replica. Bytes; `tokens` of KV."""
+    """Of one replica. Bytes; `tokens` of KV, for contexts as the work has them, and for one of the longest."""
 
     gpus: int
     weights: int
     cache: int
     per_token: float
     tokens: int
+    longest: int
 
 
 def plan(config: RunConfig, assumed: Assumed, console: Console) -> None:
@@ -146,8 +148,32 @@ def memory_of(
             f"{role}.model {settings.model}: weights of {size / GIB:.1f} GiB leave no room for a KV cache on {gpus} x "
             f"{assumed.gpu_memory_gib:g} GiB (engine_args.tensor_parallel_size takes more GPUs)"
         )
-    context = max(1, work.mean_context)
-    return Memory(gpus, size, each * gpus, shape.context(context) / context, shape.capacity(each, gpus, context))
+    mean, longest = max(1, work.mean_context), settings.max_model_len or context_of(config) or 1
+    per_token, tokens = shape.context(mean) / mean, shape.capacity(each, gpus, mean)
+    return Memory(gpus, size, each * gpus, per_token, tokens, shape.capacity(each, gpus, longest))
+
+
+def context_of(config: dict) -> int | None:
+    return kvmath.text_part(config).get("max_position_embeddings")
+
+
+def refuse_too_long(
+    role: str, config: RunConfig, files: weights.ModelFiles, test_sets: list[TestSet], memory_gib: float
+) -> None:
+    """vLLM would find it out after loading: a cache that one conversation of full length does not fit. Raises BadInput
+    where it is short by more than this estimate may be wrong."""
+    settings = config.engine(role)
+    found = weights.model_config(files)
+    if settings.engine != "vllm" or found is None:
+        return
+    _, memory = replica(role, config, files, test_sets, Assumed(gpu_memory_gib=memory_gib))
+    context = settings.max_model_len or context_of(found)
+    if memory is not None and context and memory.longest * MARGIN < context:
+        raise BadInput(
+            f"{where(role)}.max_model_len: {context:,} tokens are more than the KV cache holds, about "
+            f"{memory.longest:,} on {memory.gpus} x {memory_gib:.0f} GiB; a smaller one, or more GPUs for a replica "
+            "(engine_args.tensor_parallel_size)"
+        )
 
 
 def _answers(test_sets: list[TestSet], settings: EngineSettings, assumed: Assumed) -> Work:

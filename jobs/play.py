@@ -1,12 +1,13 @@
 """run, respond, judge as the command line sees them: play, then score and say what came out."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from cluster.rayenv import prepare
-from jobs.conduct import STOPPED
+from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED
 from jobs.config import RunConfig, SynthesisConfig, convert, load, override
 from jobs.progress import console
 from jobs.score import show
@@ -43,13 +44,14 @@ def play_all(configs: dict[str, RunConfig], out: Path, verbs: tuple[str, ...], a
     for run in runs:
         if len(runs) > 1:
             screen.rule(f"[bold]{run.name}", align="left")
-        _show(run, code, screen)
+        low = _show(run, code, screen)
+        code = INCOMPLETE if code == COMPLETE and low else code
     return code
 
 
-def _show(run: "Run", code: int, screen: Console) -> None:
-    """What came out. `code`: of all that was played."""
-    out, evaluation = run.folder.path, run.evaluation
+def _show(run: "Run", code: int, screen: Console) -> bool:
+    """What came out. `code`: of all that was played. Returns whether too little of it is decided."""
+    out, evaluation, tally = run.folder.path, run.evaluation, None
     if evaluation.turns_done:
         scores, tally = score(out)
         show(scores, tally, screen)
@@ -61,11 +63,15 @@ def _show(run: "Run", code: int, screen: Console) -> None:
         screen.print("stopped; everything finished is saved. The same command continues.")
     elif not run.done:
         screen.print(f"incomplete: {out}/failures.jsonl says why. The same command asks again what is missing.")
+        reasons = Counter(f"{failure.status}: {failure.detail}" for failure in run.folder.failures)
+        for reason, count in reasons.most_common(3):
+            screen.print(f"  {count:,} x {reason}", markup=False, soft_wrap=True)
     missing = evaluation.turns_total - evaluation.turns_done
     if run.done and missing:
         screen.print(f"every answer is judged; {missing:,} turns have none yet (sequor respond, or run, continues)")
     screen.print(f"{out}: " + ("complete" if evaluation.complete else "not complete"))
-    screen.print(str(tally) if evaluation.turns_done else "no turn is finished yet; nothing to score")
+    screen.print(str(tally) if tally else "no turn is finished yet; nothing to score")
+    return bool(tally and tally.low and evaluation.complete)
 
 
 def judge_again(out: Path, settings: list[str], model: str | None, again: bool = False) -> int:

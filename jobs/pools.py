@@ -12,7 +12,7 @@ from cluster.driver import Pool
 from cluster.replicas import RayReplicas, gpus_available, gpus_of, largest_node
 from cluster.scheduler import ConversationScheduler
 from cluster.settings import EngineSettings, SchedulerSettings
-from jobs.config import RunConfig, one_pool
+from jobs.config import RunConfig, shared
 from jobs.preflight import check_gpus, check_nodes
 from jobs.run import Run
 
@@ -49,14 +49,6 @@ class Pools(Struct):
             if serving is pool:
                 found.setdefault(run, []).append(role)
         return found
-
-
-def shared(config: RunConfig, roles: Collection[str]) -> str | None:
-    """The judge whose pool serves the candidate too, since the model and its settings are the same."""
-    if "candidate" not in roles:
-        return None
-    judges = (role for role in roles if role != "candidate")
-    return next((role for role in judges if one_pool(config.candidate, config.engine(role))), None)
 
 
 def engines(config: RunConfig, roles: Collection[str]) -> dict[str, EngineSettings]:

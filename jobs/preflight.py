@@ -3,9 +3,11 @@
 from collections.abc import Collection
 
 from cluster import replicas, weights
+from cluster.machine import this_machine
 from cluster.settings import EngineSettings
 from cluster.weights import ModelFiles
 from jobs.config import RunConfig, where
+from jobs.plan import refuse_too_long
 from sequor.errors import BadInput
 from sequor.types import TestSet
 
@@ -16,11 +18,14 @@ CHARACTERS_PER_TOKEN_AT_LEAST = 2.0
 def preflight(config: RunConfig, models: dict[str, ModelFiles], test_sets: list[TestSet]) -> None:
     """Raises BadInput."""
     longest = max((turn.prompt for t in test_sets for d in t.dialogues for turn in d.turns), key=len)
+    gpus = this_machine().gpus
     for role, files in models.items():
         settings = config.engine(role)
         context = settings.max_model_len or weights.context_tokens(files)
         if context is not None:
             _room(where(role), settings, files, context, longest if role == "candidate" else "")
+        if gpus and config.ray_address is None:  # of another machine's nothing is known here
+            refuse_too_long(role, config, files, test_sets, min(gpu.memory_gib for gpu in gpus))
 
 
 def _room(role: str, settings: EngineSettings, files: ModelFiles, context: int, longest: str) -> None:

@@ -41,7 +41,7 @@ class Watch:
         idle = {"replicas": 0, "live": 0, "paused": 0}
         self._others = {name: pool | idle for name, pool in old.items() if name not in names}
         """Pools of earlier starts that this one has no use for."""
-        self._begun = time.time()
+        self._begun = time.monotonic()  # a clock that is set back would make speeds of nothing
         self._beat = 0
         self._turns_before = evaluation.turns_done
         self._judgements_before = evaluation.judgements_done
@@ -53,7 +53,7 @@ class Watch:
 
     @property
     def elapsed_s(self) -> float:
-        return max(time.time() - self._begun, 1e-9)
+        return max(time.monotonic() - self._begun, 1e-9)
 
     def status(self, state: str, detail: str = "") -> dict[str, Any]:
         evaluation, elapsed = self.evaluation, self.elapsed_s
@@ -109,7 +109,7 @@ class Display:
     async def run(self) -> None:
         """Until cancelled. Raises BadInput when another driver has one of the folders."""
         bars = self._bars() if self._console.is_terminal else None
-        last_line = time.time()
+        last_line = time.monotonic()
         try:
             while True:
                 await asyncio.sleep(STATUS_EVERY_S)
@@ -117,8 +117,8 @@ class Display:
                     watch.save("running")
                 if bars is not None:
                     self._refresh(bars)
-                elif time.time() - last_line >= LINE_EVERY_S:
-                    last_line = time.time()
+                elif time.monotonic() - last_line >= LINE_EVERY_S:
+                    last_line = time.monotonic()
                     for watch in self._watches:
                         self._console.print(watch.line(), highlight=False, soft_wrap=True)
         finally:

@@ -153,7 +153,8 @@ class Run:
             if role in self.roles
         }
         judgements = self.folder.judgements if judges else ()
-        return Evaluation(test_sets, self.folder.turns, judgements, judges, self._again)
+        keeps = self.config.candidate.reasoning_history == "as-template"
+        return Evaluation(test_sets, self.folder.turns, judgements, judges, self._again, keeps)
 
     def _bills(self) -> dict[str, Bill]:
         """Pool -> what it costs, where the config says so."""

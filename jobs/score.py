@@ -24,8 +24,14 @@ def show(scores: list[SetScore], tally: Tally, console: Console) -> None:
         for column in (*columns, "task done") if completion else columns:
             table.add_column(column, justify="right")
         for s in rows:
-            table.add_row(s.test_set, str(s.dialogues), str(len(s.turns)), *_cells(s), *_completion(s) * completion)
+            headline = (judge, s.test_set) not in tally.low
+            cells = [*_cells(s, headline), *_completion(s) * completion]
+            table.add_row(s.test_set, str(s.dialogues), str(len(s.turns)), *cells)
         console.print(table)
+    if tally.low:
+        sets = ", ".join(f"{name} ({judge})" if len(judges) > 1 else name for judge, name in tally.low)
+        least = f"less than {100 * tally.min_coverage:g}% of their turns are decided (min_coverage)"
+        console.print(f"WARNING: no headline for {sets}: {least}; the bounds hold all the same", soft_wrap=True)
     totals: Counter[str] = sum(tally.outcomes.values(), Counter())
     console.print(
         "outcomes: " + ", ".join(f"{name} {count:,}" for name, count in sorted(totals.items())), soft_wrap=True
@@ -36,7 +42,7 @@ def _completion(s: SetScore) -> list[str]:
     return [(percent(s.completion.accuracy) if s.completion else "") or "-"]
 
 
-def _cells(s: SetScore) -> list[str]:
+def _cells(s: SetScore, headline: bool) -> list[str]:
     rate = s.overall
-    shares = (s.mean, s.turns[0].accuracy, s.turns[-1].accuracy, s.drop, rate.coverage, rate.lower, rate.upper)
-    return [percent(share) or "-" for share in shares]
+    head = (s.mean, s.turns[0].accuracy, s.turns[-1].accuracy, s.drop) if headline else (None,) * 4
+    return [percent(share) or "-" for share in (*head, rate.coverage, rate.lower, rate.upper)]

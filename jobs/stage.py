@@ -22,7 +22,7 @@ from cluster import replicas
 from cluster.conversation import Conversation, Failure, Turn
 from cluster.driver import Driver, Pool
 from cluster.occupancy import Spent
-from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED, conduct, log_to
+from jobs.conduct import COMPLETE, INCOMPLETE, STOPPED, conduct, log_to, no_more_signals
 from sequor.errors import BadInput
 from sequor.keyset import KeySet
 from sequor.records import FailureRecord, Journal, ReplyRecord, reply_record
@@ -97,7 +97,10 @@ class Stage:
             write_json(self.out / "run.json", run_file)
             claim_folder(self.out)
             log_to(self.out / "logs" / "driver.log")
-            return asyncio.run(self._play(pools, first, follow))
+            code = asyncio.run(self._play(pools, first, follow))
+            if code == STOPPED:
+                no_more_signals()
+            return code
         finally:
             replicas.disconnect()
 

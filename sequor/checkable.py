@@ -210,8 +210,13 @@ def _counted(text: str) -> Check | None:
     return Check(kind, low, high)
 
 
+MOST_DIGITS = 12
+"""Python refuses integers of some thousands; what is so large is never reached in any case."""
+
+
 def _number(text: str) -> int:
-    return NUMBERS[text.casefold()] if text.casefold() in NUMBERS else int(text.replace(",", ""))
+    word = text.casefold()
+    return NUMBERS[word] if word in NUMBERS else int(text.replace(",", "")[:MOST_DIGITS])
 
 
 def _plain(text: str) -> str:

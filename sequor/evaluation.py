@@ -102,9 +102,11 @@ class Evaluation:
         judgements: Iterable[JudgementRecord],
         judges: Mapping[str, Judge],
         again: bool = False,
+        keeps_reasoning: bool = False,
     ):
-        """`judges`: by the role that they have; none: answers are only collected. `again`: rule 5. Raises BadInput
-        (rule 4)."""
+        """`judges`: by the role that they have; none: answers are only collected. `again`: rule 5. `keeps_reasoning`:
+        dialogues go on with what the candidate thought. Raises BadInput (rule 4)."""
+        self._keeps_reasoning = keeps_reasoning
         self._dialogues = {d.key: d for test_set in test_sets for d in test_set.dialogues}
         self._saved: dict[str, list[Exchange]] = {key: [] for key in self._dialogues}
         self._benches = {role: _Bench(judge) for role, judge in judges.items()}
@@ -134,7 +136,8 @@ class Evaluation:
         if record.turn != len(saved) + 1 or record.turn > len(prompts):
             raise BadInput(f"turns.jsonl: {record.key}: the turn before it is not there; the file has lost lines")
         self._remember(record)
-        saved.append(Exchange(prompts[record.turn - 1].prompt, record.answer))
+        thought = record.reasoning if self._keeps_reasoning and record.answer is not None else None
+        saved.append(Exchange(prompts[record.turn - 1].prompt, record.answer, thought))
 
     def _remember(self, record: TurnRecord) -> Dialogue:
         dialogue = self._dialogues[f"{record.test_set}/{record.dialogue}"]
@@ -176,6 +179,7 @@ class Evaluation:
                 key=key,
                 user_turns=tuple(turn.prompt for turn in dialogue.turns),
                 finished=tuple(saved[key]),
+                keeps_reasoning=self._keeps_reasoning,
             )
             for key, dialogue in self._dialogues.items()
             if len(saved[key]) < len(dialogue.turns)

@@ -11,7 +11,8 @@ import re
 from msgspec import Struct
 
 _OPENING = re.compile(r'(?:^|:)[ \t]*\[\s*(?=["{])', re.MULTILINE)
-_FENCE = re.compile(r"\s*(?:```|~~~)\s*$")
+FENCES = ("```", "~~~")
+_SPACE = re.compile(r"\s*")
 _DECODER = json.JSONDecoder(strict=False)
 
 
@@ -25,6 +26,7 @@ class Array(Struct, frozen=True):
 
 def find(reply: str) -> Array | None:
     """The array in which a list stands. None when there is none, or one of other things than texts."""
+    reply = _without_fence(reply)
     opening = _OPENING.search(reply)
     if opening is None:
         return None
@@ -33,7 +35,7 @@ def find(reply: str) -> Array | None:
     while at < len(reply) and reply[at] != "]":
         value, end = _value(reply, at)
         if value is None:
-            return Array(texts, before, _FENCE.sub("", reply[at:]).strip())
+            return Array(texts, before, reply[at:].strip())
         text = _text(value)
         if text is None:
             return None
@@ -42,14 +44,20 @@ def find(reply: str) -> Array | None:
     return Array(texts, before, "")
 
 
+def _without_fence(reply: str) -> str:
+    """Without a fence that closes at its end."""
+    text = reply.rstrip()
+    return text[: -len(FENCES[0])].rstrip() if text.endswith(FENCES) else reply
+
+
 def _value(reply: str, at: int) -> tuple[object, int]:
     """The value at this place and where it ends. None when it is not whole: what follows is no comma and no end."""
     try:
         value, end = _DECODER.raw_decode(reply, at)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, at
-    follows = _FENCE.sub("", reply[end:]).lstrip()[:1]
-    return (value, end) if follows in ("", ",", "]") else (None, at)
+    behind = _SPACE.match(reply, end).end()
+    return (value, end) if reply[behind : behind + 1] in ("", ",", "]") else (None, at)
 
 
 def _skip(reply: str, at: int) -> int:

@@ -8,6 +8,8 @@ One definition, used by every table and figure:
 3. coverage = (passed + failed) / dialogues. The denominator is every dialogue that the run set out to play.
 4. lower = passed / dialogues and upper = (passed + undecided) / dialogues: the accuracy if everything undecided had
    failed, or had passed.
+   A mean over a set of which too little is decided (`MIN_COVERAGE`) is no result: what is undecided is seldom so by
+   chance.
 5. Of several attempts at one judgement the first readable one counts.
 """
 
@@ -24,6 +26,8 @@ from sequor.types import TASK_COMPLETION, TEST_SETS, Dialogue, TestSet
 TurnResult = Literal["passed", "failed", "undecided"]
 ANSWERED = frozenset({"ok", "truncated"})
 READABLE = frozenset({"satisfied", "violated"})
+MIN_COVERAGE = 0.9
+"""Of a set, below which it has no headline; a run's setting."""
 PASSED, FAILED, UNDECIDED = 0, 1, 2
 RESULTS: tuple[TurnResult, ...] = ("passed", "failed", "undecided")
 

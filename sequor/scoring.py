@@ -29,6 +29,9 @@ class Tally(Struct, frozen=True):
     """Replies that another parser than the run's own reads otherwise, of `replies`."""
     replies: int = 0
     """Records of judgements, those of further attempts included."""
+    min_coverage: float = metrics.MIN_COVERAGE
+    low: tuple[tuple[str, str], ...] = ()
+    """(judge, test set) of which too little is decided for a headline."""
     chosen: bool = False
     """The judge was made to choose a verdict (`judge.sampling.choices`): it could not leave one out, nor reason."""
 
@@ -94,9 +97,10 @@ class _Judgements:
             outcomes[record.test_set][f"{kind} {counted}"] += 1
 
 
-def score(out: Path, parser: str | None = None) -> tuple[list[SetScore], Tally]:
+def score(out: Path, parser: str | None = None, min_coverage: float | None = None) -> tuple[list[SetScore], Tally]:
     """Writes scores/*.csv. `parser`: read the judges' replies with this one instead, into scores/PARSER/; the records
-    stay as they are. Raises BadInput when the folder is no run, or holds nothing to score, or for an unknown parser."""
+    stay as they are. `min_coverage`: instead of the run's own. Raises BadInput when the folder is no run, or holds
+    nothing to score, or for an unknown parser."""
     if parser is not None and parser not in PARSERS:
         raise BadInput(f"--parser: {parser!r} is none of {', '.join(PARSERS)}")
     folder = RunFolder(out)
@@ -115,7 +119,9 @@ def score(out: Path, parser: str | None = None) -> tuple[list[SetScore], Tally]:
         for test_set in test_sets
     ]
     tally = replace(_tally(test_sets, turns, judgements, scores, outcomes, run), chosen=chosen)
-    tally = replace(tally, reread=judgements.reread, replies=judgements.replies)
+    least = float(run.config.get("min_coverage", metrics.MIN_COVERAGE)) if min_coverage is None else min_coverage
+    low = tuple((s.judge, s.test_set) for s in scores if s.overall.coverage < least)
+    tally = replace(tally, reread=judgements.reread, replies=judgements.replies, min_coverage=least, low=low)
     _write(out / "scores" / (parser or "").replace("/", "-"), scores, tally)
     return scores, tally
 
@@ -154,7 +160,7 @@ def _tally(
 
 def _write(folder: Path, scores: list[SetScore], tally: Tally) -> None:
     write_csv(folder / "turns.csv", TURN_COLUMNS, turn_rows(scores))
-    write_csv(folder / "sets.csv", SET_COLUMNS, set_rows(scores))
+    write_csv(folder / "sets.csv", SET_COLUMNS, set_rows(scores, tally.low))
     rows = [
         [name, outcome.split()[0], outcome.split()[1], str(count)]
         for name in metrics.in_table_order(tally.outcomes)

@@ -61,6 +61,11 @@ async def unhurried(request: Request) -> Outcome:
     return candidate(request)
 
 
+def broken(request: Request) -> Outcome:
+    """Whatever it is asked, the machinery fails."""
+    return Failure("engine_error", "CUDA error: an illegal memory access was encountered")
+
+
 async def stuck(request: Request) -> Outcome:
     """Never answers the second turn of any dialogue whose id ends in 2; otherwise the candidate."""
     if request.index == 1 and request.key.endswith("2"):

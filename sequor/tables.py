@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from sequor.metrics import Rate, SetScore
@@ -11,8 +11,8 @@ from sequor.run_folder import write_atomically
 SHARES = ["accuracy", "coverage", "lower", "upper"]
 TURN_COLUMNS = ["test_set", "judge", "turn", "dialogues", "passed", "failed", "undecided", *SHARES]
 COMPLETION = ["task_completion", "task_completion_coverage"]
-SET_COLUMNS = ["test_set", "judge", "dialogues", "mean", "first", "last", "drop", "worst_minus_best", *SHARES[1:]]
-SET_COLUMNS += COMPLETION
+HEADLINE = ["mean", "first", "last", "drop", "worst_minus_best"]
+SET_COLUMNS = ["test_set", "judge", "dialogues", *HEADLINE, *SHARES[1:], *COMPLETION]
 
 
 def percent(share: float | None) -> str:
@@ -28,18 +28,23 @@ def turn_rows(scores: Iterable[SetScore]) -> list[list[str]]:
     ]
 
 
-def set_rows(scores: Iterable[SetScore]) -> list[list[str]]:
+def set_rows(scores: Iterable[SetScore], low: Collection[tuple[str, str]] = ()) -> list[list[str]]:
+    """`low`: (judge, test set) without a headline."""
     return [
         [
             s.test_set,
             s.judge,
             str(s.dialogues),
-            *map(percent, (s.mean, s.turns[0].accuracy, s.turns[-1].accuracy, s.drop, s.worst_minus_best)),
+            *([""] * len(HEADLINE) if (s.judge, s.test_set) in low else map(percent, _headline(s))),
             *_shares(s.overall)[1:],
             *map(percent, (s.completion.accuracy, s.completion.coverage) if s.completion else (None, None)),
         ]
         for s in scores
     ]
+
+
+def _headline(s: SetScore) -> tuple[float | None, ...]:
+    return s.mean, s.turns[0].accuracy, s.turns[-1].accuracy, s.drop, s.worst_minus_best
 
 
 def _shares(rate: Rate) -> list[str]:

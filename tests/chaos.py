@@ -1,6 +1,6 @@
 """Runs that are killed at seeded moments, against one that is left alone. `make chaos` does ten.
 
-    python tests/chaos.py [--runs 10] [--seed 0] [--side-by-side 2] [--out DIR] [--real]
+    python tests/chaos.py [--runs 10] [--seed 0] [--side-by-side 4] [--out DIR] [--real]
 
 A Ray cluster of a head and two worker nodes on loopback, scripted engines of a fifth of a second an answer; with
 `--real` the candidate is a tiny model on vLLM. Each run is hit one to four times: an engine's process killed, a node
@@ -88,8 +88,11 @@ class Cluster:
         self._cluster.remove_node(node, allow_graceful=False)
         self.workers.append(self._join())
 
-    def kill_replica(self, rng: random.Random) -> None:
-        replicas = sorted(pid for pid in descendants(os.getpid()) if "ray::Replica" in title(pid))
+    def kill_replica(self, rng: random.Random, spared: int | None) -> None:
+        """`spared`: the process whose own engines are left alone."""
+        left_alone = set(descendants(spared)) if spared else set()
+        found = set(descendants(os.getpid())) - left_alone
+        replicas = sorted(pid for pid in found if "ray::Replica" in title(pid))
         if replicas:
             kill(rng.choice(replicas), signal.SIGKILL)
 
@@ -115,8 +118,8 @@ class Disturbed:
         self.driver = self._processes.Process(target=drive, args=(str(self.out), self._words))
         self.driver.start()
 
-    def step(self, cluster: Cluster) -> bool:
-        """Returns False when it is over."""
+    def step(self, cluster: Cluster, spared: int | None = None) -> bool:
+        """Returns False when it is over. `spared`: as in kill_replica."""
         if not self.driver.is_alive():
             self.complete = self.driver.exitcode == 0
             if self.complete or self.lives == LIVES:
@@ -126,7 +129,7 @@ class Disturbed:
             _, hit = self.hits.pop(0)
             self.happened.append(hit)
             if hit == "replica":
-                cluster.kill_replica(self.rng)
+                cluster.kill_replica(self.rng, spared)
             elif hit == "node":
                 cluster.kill_node(self.rng)
             else:
@@ -190,44 +193,51 @@ def chaos(runs: int, seed: int, side_by_side: int, folder: Path, real: bool) -> 
     processes = multiprocessing.get_context("forkserver")  # so that a driver's start costs no import
     processes.set_forkserver_preload(["jobs.cli", "jobs.play", "jobs.campaign", "jobs.run"])
     logging.getLogger("ray").setLevel(logging.ERROR)
-    begun, cluster = time.monotonic(), Cluster()
-    try:
-        words = [*WORDS, f"ray_address={cluster.address}"]
-        if real:
-            from tiny import tiny_model
+    begun, words = time.monotonic(), list(WORDS)
+    if real:
+        from tiny import tiny_model
 
-            words += [*REAL, f"candidate.model={tiny_model(folder / 'model')}"]
-        alone = Disturbed(seed, folder / "alone", words, processes)
-        alone.hits = []
-        while alone.step(cluster):
-            time.sleep(0.01)
-        reference = scores(alone.out)
-        print(f"undisturbed: {lines(alone.out / 'turns.jsonl')} turns, {time.monotonic() - begun:.0f} s", flush=True)
+        words += [*REAL, f"candidate.model={tiny_model(folder / 'model')}"]
+    alone = Disturbed(seed, folder / "alone", words, processes)  # on a Ray of its own, where nothing is killed
+    alone.hits = []
+    cluster = Cluster()
+    try:
+        words = [*words, f"ray_address={cluster.address}"]
+        going, over = [alone], []
         waiting = [(n, folder / f"run-{n}") for n in range(seed + 1, seed + runs + 1)]
-        going: list[Disturbed] = []
-        lost = repeated = identical = engines = drivers = 0
         while waiting or going:
             while waiting and len(going) < side_by_side:
                 number, out = waiting.pop(0)
                 going.append(Disturbed(number, out, words, processes))
-            for run in [run for run in going if not run.step(cluster)]:
+            for run in [run for run in going if not run.step(cluster, alone.driver.pid)]:
                 going.remove(run)
-                gone, twice, same = run.faults(reference)
-                lost, repeated, identical = lost + gone, repeated + twice, identical + same
-                engines, drivers = engines + run.lost_engines, drivers + run.lives
-                what = ", ".join(run.happened) or "nothing in time"
-                print(f"{run.out.name}: {what}; {run.lives} drivers{'' if same else '; NOT WHOLE'}", flush=True)
+                over.append(run)
+                what = ", ".join(run.happened) or ("nothing in time" if run is not alone else "left alone")
+                print(f"{run.out.name}: {what}; {run.lives} drivers", flush=True)
             time.sleep(0.01)
     finally:
         cluster.end()
-    print(f"{engines} engines lost, {drivers} drivers started, {time.monotonic() - begun:.0f} s")
-    print(f"runs={runs} lost={lost} repeated={repeated} identical={identical}")
-    return lost == repeated == 0 and identical == runs
+    return told(alone, [run for run in over if run is not alone], time.monotonic() - begun)
+
+
+def told(alone: Disturbed, runs: list[Disturbed], seconds: float) -> bool:
+    """Prints what came of it."""
+    reference = scores(alone.out) if alone.complete else []
+    lost = repeated = identical = 0
+    for run in runs:
+        gone, twice, same = run.faults(reference)
+        lost, repeated, identical = lost + gone, repeated + twice, identical + same
+        if not same:
+            print(f"{run.out.name}: NOT WHOLE")
+    engines, drivers = sum(run.lost_engines for run in runs), sum(run.lives for run in runs)
+    print(f"{engines} engines lost, {drivers} drivers started, {seconds:.0f} s")
+    print(f"runs={len(runs)} lost={lost} repeated={repeated} identical={identical}")
+    return lost == repeated == 0 and identical == len(runs)
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("runs", 10), ("seed", 0), ("side-by-side", 2)):
+    for name, default in (("runs", 10), ("seed", 0), ("side-by-side", 4)):
         arguments.add_argument(f"--{name}", type=int, default=default)
     arguments.add_argument("--out", type=Path, help="Left out: a temporary folder.")
     arguments.add_argument("--real", action="store_true")

@@ -39,7 +39,7 @@ def data(tmp_path) -> Path:
 
 
 def run_words(data: Path, out: Path, *more: str) -> list:
-    return ["run", f"data={data}", "sets=[single]", "turns=3", *SCRIPTED, *more, "--out", out]
+    return ["run", f"data={data}", "sets=[single]", "turns=3", "min_coverage=0", *SCRIPTED, *more, "--out", out]
 
 
 def test_an_unknown_key_is_named_with_its_file(tmp_path):
@@ -219,7 +219,8 @@ def test_several_judges_task_completion_and_what_was_not_readable(data, tmp_path
         "--out",
         out,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 3, done.stdout + done.stderr  # complete, and too little of it decided for a headline
+    assert "no headline for single (one)" in done.stdout
     assert "judged by one" in done.stdout and "judged by two/b" in done.stdout and "task done" in done.stdout
     assert done.stdout.strip().endswith("turns=3 judgements=12 coverage=0.5000 lost=0 repeated=0")
     records = [json.loads(line) for line in (out / "judgements.jsonl").read_text().splitlines()]

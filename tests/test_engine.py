@@ -1,11 +1,10 @@
 import asyncio
 import os
 import signal
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
-from tiny import tiny_model
+from conftest import GREEDY
 
 from cluster.conversation import Exchange, Failure, Request, Response, Usage
 from cluster.driver import EngineStartError
@@ -17,7 +16,6 @@ from cluster.settings import EngineSettings, Sampling
 
 SYSTEM = "You are a small model in a test, and you answer whatever you like to answer. " * 4
 """Longer than a block of the prefix cache, which is 128 tokens on a CPU."""
-GREEDY = Sampling(max_tokens=24, temperature=0)
 
 
 # Pure: no engine.
@@ -122,27 +120,7 @@ def test_a_folder_without_a_model_is_refused_at_once(tmp_path):
         asyncio.run(VllmEngine.start(EngineSettings("m"), str(tmp_path)))
 
 
-# With a real engine on a tiny random model: half a minute to start.
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    if find_spec("vllm") is None:
-        pytest.skip("vllm is not installed")
-    return tiny_model(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def run():
-    with asyncio.Runner() as runner:
-        yield runner.run
-
-
-@pytest.fixture(scope="module")
-def engine(model, run):
-    started = run(VllmEngine.start(EngineSettings("tiny", sampling=GREEDY, max_model_len=1024), str(model)))
-    yield started
-    run(started.close())
+# With a real engine on a tiny random model (conftest.py).
 
 
 def words(about, turn):
@@ -308,6 +286,23 @@ def test_vllms_parsers_take_reasoning_apart(model, name, text, reasoning, answer
     parser = _Reasoning(name, tokenizer, SimpleNamespace(hf_config=SimpleNamespace(model_type="llama")))
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert parser.split(text, ids, [1]) == (reasoning, answer, closed)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("name", ["deepseek_r1", "qwen3"])
+def test_a_closing_tag_in_an_earlier_turn_ends_no_new_reasoning(model, name):
+    """From turn 2 on, what a user or a template left in the prompt must not make reasoning the answer."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer.add_tokens(["<think>", "</think>"])
+    parser = _Reasoning(name, tokenizer, SimpleNamespace(hf_config=SimpleNamespace(model_type="llama")))
+    earlier = tokenizer.encode("<think>one</think>two<|im_end|>What of </think>?", add_special_tokens=False)
+    opened = [*earlier, *tokenizer.encode("<think>", add_special_tokens=False)]
+    told_of = {"hm</think>hello": ("hm", "hello", True), "hm, still thinking": ("hm, still thinking", "", False)}
+    for text, told in told_of.items():
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        assert parser.split(text, ids, opened) == told
 
 
 @pytest.mark.engine

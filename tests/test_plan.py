@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from cluster.kvmath import KvShape, kv_shape, layer_kinds, parameters, weight_bytes
+from cluster.machine import Gpu, Machine
+from jobs.config import load
+from jobs.data import load_test_sets
+from jobs.models import models
 from jobs.plan import Work
+from jobs.preflight import preflight
+from sequor.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -140,3 +146,25 @@ def test_a_model_too_large_for_the_memory_is_named_with_what_would_help(tmp_path
     done = planned(tmp_path, QWEN3_4B, "--gpu-memory", "8")
     assert done.returncode == 2
     assert "leave no room for a KV cache on 1 x 8 GiB (engine_args.tensor_parallel_size takes more GPUs)" in done.stderr
+
+
+def test_a_context_that_no_cache_holds_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):
+    """Qwen3-4B: 147,456 bytes a token, 8 GB of weights. On 24 GiB about 90,000 tokens of its 262,144 fit."""
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3_4B))
+    data = ["data=demo", "dialogues=1", "turns=2", f"candidate.model={tmp_path}", "judge.model=j"]
+    machine = Machine(8, 64.0, (Gpu("a", 24.0), Gpu("b", 48.0)))
+    monkeypatch.setattr("jobs.preflight.this_machine", lambda: machine)
+
+    def refused(*words: str) -> str | None:
+        config = load(None, [*data, "judge.engine=scripted", *words])
+        files = models(config, "candidate", "judge")
+        try:
+            preflight(config, files, load_test_sets(config))
+        except BadInput as error:
+            return str(error)
+
+    said = refused()
+    assert said is not None and said.startswith("candidate.max_model_len: 262,144 tokens are more than")
+    assert refused("candidate.max_model_len=65536") is None
+    assert refused("candidate.engine_args.tensor_parallel_size=4") is None
+    assert refused("ray_address=10.0.0.1:6379") is None  # another machine's GPUs

@@ -62,7 +62,7 @@ def tiny_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config)
-    model.generation_config = GenerationConfig(**tokens)
+    model.generation_config = GenerationConfig(**tokens | {"eos_token_id": [2, 0]})  # either ends an answer
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return Path(folder)

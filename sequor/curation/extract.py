@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -83,9 +84,13 @@ def reading(record: ReplyRecord) -> Reading:
     return Reading("ok" if candidates else "none", tuple(candidates), tuple(dropped))
 
 
+MOST_STARTS = 200
+"""Brackets at which JSON may begin. A model that is stuck says them by the thousand."""
+
+
 def objects(reply: str) -> list[Any] | None:
     """The items of a reply (rule 2); None when there is no JSON in it that could be a list of constraints."""
-    for start in (m.start() for m in re.finditer(r"[\[{]", reply)):
+    for start in (m.start() for m in islice(re.finditer(r"[\[{]", reply), MOST_STARTS)):
         value = _decoded(reply, start)
         if isinstance(value, dict):
             inner = next((v for v in value.values() if isinstance(v, list)), None)

@@ -18,11 +18,14 @@ WANTED = (True, False, True, True)
 CHOICES = tuple(json.dumps(dict(zip("1234", votes, strict=True))) for votes in product(("yes", "no"), repeat=4))
 """Every readable reply, for a judge who is made to choose."""
 
+MOST_STARTS = 200
+"""Brackets at which JSON may begin. A model that is stuck says them by the thousand."""
+
 _DECODER = json.JSONDecoder(strict=False)
 _NUMBER = re.compile(r"\D*([1-4])\D*")
 _WORD = re.compile(r"\W*(yes|no|true|false)(?!\w)", re.IGNORECASE)
 _LINE = re.compile(
-    r"^[\s*_>#-]*(?:(?:rubric|question|q)\s*)?([1-4])\s*[.):*_-]*(?:\s*\(?[\w ]{0,40}\)?\s*[:=])?"
+    r"^[ \t*_>#-]*(?:(?:rubric|question|q)\s*)?([1-4])\s*[.):*_-]*(?:\s*\(?[\w ]{0,40}\)?\s*[:=])?"
     r"[\s*_\"'`-]*(yes|no)(?![\w'’-])",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -36,7 +39,7 @@ def satisfiable(reply: str | None, truncated: bool = False) -> bool | None:
 
 def rubrics(reply: str) -> tuple[bool, ...] | None:
     """The four answers; None: unreadable."""
-    for start in reversed([match.start() for match in re.finditer(r"[{\[]", reply)]):
+    for start in reversed([match.start() for match in re.finditer(r"[{\[]", reply)][-MOST_STARTS:]):
         try:
             value, _ = _DECODER.raw_decode(reply, start)
         except (ValueError, RecursionError):

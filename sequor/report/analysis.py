@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sequor.metrics import FAILED, PASSED, SetScore, in_table_order, score_results
+from sequor.metrics import FAILED, MIN_COVERAGE, PASSED, SetScore, in_table_order, score_results
 from sequor.report import statistics
 from sequor.report.frame import Run, SetFrame
 from sequor.report.statistics import RESAMPLES, UNKNOWN, Estimate, estimate, interval, mean_of_known
@@ -87,6 +87,7 @@ class Analysis:
         self.judged = [m for m, run in enumerate(self.runs) if run.judge is not None]
         self.common = [s for s in self.sets if self.judged and all((m, s) in self.cells for m in self.judged)]
         self._put_in_order()
+        self.notes += _low_coverage(self)
 
     def drawn(self, dialogues: tuple[str, ...]) -> np.ndarray:
         if dialogues not in self._drawn:
@@ -246,6 +247,17 @@ def _shared(one: SetFrame, other: SetFrame) -> tuple[str, ...]:
 
 def _cut(run: Run, turns: int) -> Run:
     return replace(run, sets={name: frame.cut(turns) for name, frame in run.sets.items()})
+
+
+def _low_coverage(analysis: "Analysis") -> list[str]:
+    found = []
+    for m in analysis.judged:
+        low = [s for s in analysis.sets if (m, s) in analysis.cells]
+        low = [s for s in low if analysis.cells[m, s].score.overall.coverage < MIN_COVERAGE]
+        if low:
+            sets = ", ".join(low)
+            found.append(f"{analysis.labels[m]}: less than {MIN_COVERAGE:.0%} of the turns are decided in {sets}.")
+    return found
 
 
 def _notes(runs: list[Run], turns: int) -> list[str]:

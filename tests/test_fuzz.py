@@ -1,0 +1,57 @@
+"""Readers and parsers under whatever may come (fuzzing.py, which runs for as long as it is told)."""
+
+import pytest
+from fuzzing import TARGETS, fuzz
+
+from sequor.checkable import holds, recognise
+from sequor.curation import extract, rubrics
+from sequor.introductions import load, read
+from sequor.jsonlist import find
+from sequor.listing import items
+from sequor.parsing import released, strict
+from sequor.records import ReplyRecord
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_whatever_comes_is_read_or_refused_in_one_line(name):
+    fuzz(name, 40, 1)
+
+
+HEAVY = (
+    "*",
+    "_",
+    " ",
+    "\n",
+    "final verdict ",
+    "final verdict: ",
+    "Final verdict: yes ",
+    "(",
+    "{",
+    "[",
+    '"',
+    "1. ",
+    "- ",
+)
+HEAVY += ("a", "a ", ", ", "1", "at least 1 ", "words ", "\\", '{"a": ', "[1, ", "“", "```")
+
+
+@pytest.mark.parametrize("piece", HEAVY)
+def test_no_pattern_takes_longer_than_its_text_deserves(piece):
+    """100,000 characters of one thing: a pattern that tries every way to split them would never come back."""
+    text = piece * (100_000 // len(piece))
+    for whole in (
+        text,
+        f"Final verdict: {text}",
+        f"{text} yes",
+        f"Write in at most {text} words",
+        f"Start with {text}",
+    ):
+        strict(whole)
+        released(whole)
+        rubrics.rubrics(whole[:20_000])
+        items(whole)
+        find(whole)
+        extract.reading(ReplyRecord(key="c|d|2", status="ok", reply=whole[:20_000]))
+        if (check := recognise(whole)) is not None:
+            holds(check, whole)
+        read(whole, load(), frozenset())
