@@ -57,7 +57,7 @@ class ApiEngine:
         key = os.environ.get(api.key_env, "") if api.key_env else "none"
         if not key:
             raise EngineStartError(f"model {settings.model}: no key in the environment variable {api.key_env}")
-        self._settings, self._api = settings, api
+        self._settings, self._api, self._key = settings, api, key
         self._client = AsyncOpenAI(api_key=key, base_url=api.base_url, max_retries=0, timeout=api.timeout_s)
         self._count = _tokenizer_count(settings.model, api) if api.tokenizer else _count
         self._places = asyncio.Semaphore(api.concurrency)
@@ -110,10 +110,14 @@ class ApiEngine:
         try:
             reply = await tries(ask)
         except openai.APIStatusError as error:
-            return _refusal(error, how)
+            return _refusal(error, self._without_key(_line(error)), how)
         except (openai.APIError, ValueError, TypeError) as error:  # no connection, too late, or no JSON
-            return Failure("engine_error", f"{type(error).__name__}: {_line(error)}", **how)
+            return Failure("engine_error", self._without_key(f"{type(error).__name__}: {_line(error)}"), **how)
         return outcome_of(reply, how)
+
+    def _without_key(self, line: str) -> str:
+        """Endpoints repeat the key that they refuse."""
+        return line.replace(self._key, "***") if self._api.key_env else line
 
     def _body(self, messages: Messages, sampling: Sampling, seed: int) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -208,9 +212,9 @@ def _usage(usage: Any) -> Usage:
     return Usage(usage.prompt_tokens or 0, cached, usage.completion_tokens or 0)
 
 
-def _refusal(error: Any, how: dict[str, Any]) -> Failure:
-    """Rules 1 and 2. Raises Unusable."""
-    what = f"{error.status_code}: {_line(error)}"
+def _refusal(error: Any, line: str, how: dict[str, Any]) -> Failure:
+    """Rules 1 and 2. `line`: what the endpoint says. Raises Unusable."""
+    what = f"{error.status_code}: {line}"
     if error.status_code in ENDING or _spent(error):
         raise Unusable(what)
     if _passes(error):

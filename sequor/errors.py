@@ -10,3 +10,7 @@ class BadInput(Exception):
 
     Caught by the command line alone, which prints it and exits with 2: nothing was started.
     """
+
+    def __init__(self, message: str):
+        """Line ends in it, such as a key's, are written out."""
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))

@@ -177,7 +177,7 @@ def test_the_window_drops_the_earliest_turns_and_more_where_the_endpoint_says_so
 
 
 def run(url: str, out: Path, **environment: str) -> subprocess.CompletedProcess:
-    words = ["data=demo", "sets=[single,add_5]", "dialogues=3", "turns=4"]
+    words = ["data=demo", "sets=[single,add_5]", "dialogues=3", "turns=4", "min_coverage=0"]
     for role in ("candidate", "judge"):
         words += [f"{role}.model={role}", f"{role}.engine=api"]
         words.append(f"{role}.api={{base_url: '{url}', key_env: TEST_KEY, concurrency: 4, tries: 3}}")
@@ -216,9 +216,12 @@ def test_a_whole_run_against_a_moody_endpoint_is_complete_and_tells_no_key(tmp_p
 
 def test_a_refused_key_ends_the_run_at_once_with_the_endpoints_words(tmp_path):
     async def play():
-        async with endpoint(lambda body, times: refusal(401, "bad key")) as (_, url):
+        async with endpoint(lambda body, times: refusal(401, f"bad key: {KEY}")) as (_, url):
             return await asyncio.to_thread(run, url, tmp_path / "run")
 
     done = asyncio.run(play())
     assert done.returncode == 4, done.stdout + done.stderr
-    assert "no replica is left" in done.stderr and "401" in done.stderr and "bad key" in done.stderr
+    assert "no replica is left" in done.stderr and "401" in done.stderr and "bad key: ***" in done.stderr
+    for path in (tmp_path / "run").rglob("*"):
+        assert path.is_dir() or KEY.encode() not in path.read_bytes(), path
+    assert KEY not in done.stdout + done.stderr

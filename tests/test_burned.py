@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from chaos import descendants
 from madeup import write_run
 
 from jobs.progress import Watch, console
@@ -174,6 +175,41 @@ def test_ctrl_c_twice_loses_nothing(tmp_path):
     assert process.returncode == 75, errors.decode()
     done = sequor("run", "configs/tiny.yaml", "candidate.script=sequor.scripts:unhurried", "--out", out)
     assert done.returncode == 0 and done.stdout.strip().endswith("lost=0 repeated=0"), said(done)
+
+
+def listening(pids: set[int]) -> set[str]:
+    """Addresses on which these processes take connections, as the kernel writes them."""
+    inodes = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                inodes.add(os.readlink(link))
+            except OSError:
+                continue
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A" and f"socket:[{rest[5]}]" in inodes:
+                found.add(local.partition(":")[0])
+    return found
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+@pytest.mark.ray
+def test_a_run_on_one_machine_listens_on_loopback_alone(tmp_path):
+    out = tmp_path / "run"
+    words = [sys.executable, "-m", "jobs", "run", "configs/tiny.yaml", "candidate.script=sequor.scripts:unhurried"]
+    with subprocess.Popen([*words, "--out", out], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        turns = out / "turns.jsonl"
+        while process.poll() is None and not (turns.exists() and turns.stat().st_size):
+            time.sleep(0.01)
+        found = listening({process.pid, *descendants(process.pid)})
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert found and found <= LOOPBACK, found
 
 
 def test_a_clock_that_is_set_back_makes_no_speeds_of_nothing(tmp_path, monkeypatch):
