@@ -140,6 +140,8 @@ def convert(raw: dict[str, Any], name: str, kind: type = RunConfig) -> Any:
         config = msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
         raise BadInput(f"{name}: {readable(error)}") from None
+    except UnicodeEncodeError as error:  # bytes that are no UTF-8 come from the command line as half characters
+        raise BadInput(f"{name}: {ascii(error.object[:80])} is no UTF-8") from None
     return _resolve(config, name) if kind is RunConfig else config
 
 

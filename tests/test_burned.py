@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -160,14 +162,21 @@ def test_a_full_disk_ends_the_run_in_one_line_and_the_same_command_completes_it(
     assert done.returncode in (2, 4) and "Read-only file system" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.ray
-def test_ctrl_c_twice_loses_nothing(tmp_path):
-    out = tmp_path / "run"
+@contextmanager
+def started(out: Path) -> Iterator[subprocess.Popen]:
+    """A run that has saved its first answers."""
     words = [sys.executable, "-m", "jobs", "run", "configs/tiny.yaml", "candidate.script=sequor.scripts:unhurried"]
     with subprocess.Popen([*words, "--out", out], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         turns = out / "turns.jsonl"
         while process.poll() is None and not (turns.exists() and turns.stat().st_size):
             time.sleep(0.01)
+        yield process
+
+
+@pytest.mark.ray
+def test_ctrl_c_twice_loses_nothing(tmp_path):
+    out = tmp_path / "run"
+    with started(out) as process:
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
@@ -200,12 +209,7 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 
 @pytest.mark.ray
 def test_a_run_on_one_machine_listens_on_loopback_alone(tmp_path):
-    out = tmp_path / "run"
-    words = [sys.executable, "-m", "jobs", "run", "configs/tiny.yaml", "candidate.script=sequor.scripts:unhurried"]
-    with subprocess.Popen([*words, "--out", out], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        turns = out / "turns.jsonl"
-        while process.poll() is None and not (turns.exists() and turns.stat().st_size):
-            time.sleep(0.01)
+    with started(tmp_path / "run") as process:
         found = listening({process.pid, *descendants(process.pid)})
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
