@@ -152,7 +152,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path}: no such config") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: {error}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none; thousands of brackets
         raise BadInput(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(raw, dict):
         raise BadInput(f"{path}: not a mapping of keys to values")
@@ -165,7 +165,7 @@ def override(raw: dict[str, Any], word: str) -> None:
     *parents, last = dotted.split(".")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise BadInput(f"command line: {word}: the value is no YAML") from None
     for parent in parents:
         below = raw[parent] = {} if raw.get(parent) is None else raw[parent]

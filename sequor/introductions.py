@@ -50,8 +50,8 @@ def load(path: Path | None = None) -> Templates:
         found = yaml.safe_load(source.read_bytes())
     except OSError as error:
         raise BadInput(f"{source}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(f"{source}: no valid YAML: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none; thousands of brackets
+        raise BadInput(f"{source}: no valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):
         raise BadInput(f"{source}: expected a mapping from kind to templates: {', '.join(KINDS)}")
     for unknown in found.keys() - set(KINDS):

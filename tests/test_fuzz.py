@@ -3,8 +3,10 @@
 import pytest
 from fuzzing import TARGETS, fuzz
 
+from jobs.config import load_all
 from sequor.checkable import holds, recognise
 from sequor.curation import extract, rubrics
+from sequor.errors import BadInput
 from sequor.introductions import load, read
 from sequor.jsonlist import find
 from sequor.listing import items
@@ -55,3 +57,18 @@ def test_no_pattern_takes_longer_than_its_text_deserves(piece):
         if (check := recognise(whole)) is not None:
             holds(check, whole)
         read(whole, load(), frozenset())
+
+
+NO_YAML = ("[" * 5000, "turns: 2026-13-45", "a: \ud800", "? [a]\n: b", "turns: !!python/object:os.system x")
+
+
+@pytest.mark.parametrize("text", NO_YAML)
+def test_yaml_that_no_loader_takes_is_refused_in_one_line(tmp_path, text):
+    """Found by fuzzing: nesting without end, a date that is none, half a character."""
+    path = tmp_path / "c.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(BadInput) as refused:
+        load_all(path, [])
+    assert str(refused.value).isprintable()
+    with pytest.raises(BadInput):
+        load(path)
