@@ -4,6 +4,11 @@ Exception
 └── BadInput      something that a person wrote or downloaded is wrong, and a person can mend it
 """
 
+import msgspec
+
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for a text that is no JSON of the kind that was asked for; the last is nested without end."""
+
 
 class BadInput(Exception):
     """A file, folder or setting that cannot be used. The message is one line: where (file, line or key) and what.

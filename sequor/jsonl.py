@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from sequor.errors import BadInput
+from sequor.errors import NOT_JSON, BadInput
 
 BOM = b"\xef\xbb\xbf"
 
@@ -32,11 +32,11 @@ def rows(path: Path, kind: type[Row], limit: int | None = None) -> Iterator[tupl
             taken += 1
             try:
                 yield number, decoder.decode(line)
-            except msgspec.DecodeError as error:
+            except NOT_JSON as error:
                 raise BadInput(_fault(path, number, raw, error)) from error
 
 
-def _fault(path: Path, number: int, raw: bytes, error: msgspec.DecodeError) -> str:
+def _fault(path: Path, number: int, raw: bytes, error: Exception) -> str:
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as unicode_error:

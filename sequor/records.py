@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from cluster.conversation import Response, Turn
-from sequor.errors import BadInput
+from sequor.errors import NOT_JSON, BadInput
 from sequor.types import JudgementStatus
 
 
@@ -166,7 +166,7 @@ class Journal(Generic[Record]):
                     continue
                 try:
                     record = self._decoder.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except NOT_JSON as error:
                     if line.endswith(b"\n"):
                         raise BadInput(f"{self.path}:{number}: {error}") from None
                     return
@@ -205,7 +205,7 @@ class Journal(Generic[Record]):
                 self._decoder.decode(tail)
                 file.seek(0, os.SEEK_END)
                 file.write(b"\n")
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except NOT_JSON:
                 file.truncate(file.seek(0, os.SEEK_END) - len(tail))
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sequor.errors import BadInput
+from sequor.errors import NOT_JSON, BadInput
 from sequor.records import FailureRecord, Journal, JudgementRecord, TurnRecord
 from sequor.types import Dialogue, TestSet
 
@@ -247,7 +247,7 @@ def read_json(path: Path, kind: Any, hint: str = "") -> Any:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         raise BadInput(f"{path}: not there" + (f"; {hint}" if hint else "")) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+    except (*NOT_JSON, OSError) as error:
         raise BadInput(f"{path}: {error}") from None
 
 

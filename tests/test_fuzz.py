@@ -1,7 +1,7 @@
 """Readers and parsers under whatever may come (fuzzing.py, which runs for as long as it is told)."""
 
 import pytest
-from fuzzing import TARGETS, fuzz
+from fuzzing import FILE, TARGETS, fuzz
 
 from jobs.config import load_all
 from sequor.checkable import holds, recognise
@@ -72,3 +72,11 @@ def test_yaml_that_no_loader_takes_is_refused_in_one_line(tmp_path, text):
     assert str(refused.value).isprintable()
     with pytest.raises(BadInput):
         load(path)
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if TARGETS[name][0] is FILE])
+def test_json_nested_without_end_is_refused_or_skipped(name):
+    try:
+        TARGETS[name][1](b"[" * 100_000 + b"\n" + b'{"a":' * 100_000)
+    except BadInput as error:
+        assert str(error).isprintable()

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sequor.errors import BadInput
+from sequor.errors import NOT_JSON, BadInput
 from sequor.jsonl import BOM
 
 USERS = frozenset({"user", "human", "prompter"})
@@ -116,7 +116,7 @@ def _lines(path: Path) -> Iterator[tuple[str, Any]]:
             if line.strip():
                 try:
                     yield where, msgspec.json.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError):
+                except NOT_JSON:
                     yield where, Skipped(where, "no JSON")
 
 
@@ -139,6 +139,8 @@ def _array(path: Path) -> Iterator[tuple[str, Any]]:
                     raise BadInput(f"{path}: object {number + 1}: no JSON: {error.msg}") from None
                 text, at = text[at:] + more, 0
                 continue
+            except RecursionError:
+                raise BadInput(f"{path}: object {number + 1}: nested without end") from None
             number += 1
             yield f"{path}: object {number}", row
 

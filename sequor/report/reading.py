@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
-from sequor.errors import BadInput
+from sequor.errors import NOT_JSON, BadInput
 from sequor.metrics import better, in_table_order
 from sequor.report.frame import MISSING, STATUSES, UNTOLD, VERDICTS, Run, SetFrame, Slots, Turns
 from sequor.run_folder import RunFile, RunFolder
@@ -137,7 +137,7 @@ def lines(path: Path, kind: type[Any]) -> Iterator[tuple[Any, int, int]]:
                 continue
             try:
                 record = decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except NOT_JSON as error:
                 if line.endswith(b"\n"):
                     raise BadInput(f"{path}:{number}: {error}") from None
                 return
