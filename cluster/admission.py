@@ -56,7 +56,8 @@ class Play:
         text = len(self.user)
         if self.context == 0:
             text += len(self.conversation.system or "")
-            text += sum(len(past.user) + len(past.answer or "") for past in self.exchanges)
+            told = ((past.user, past.answer, past.reasoning) for past in self.exchanges)
+            text += sum(len(text or "") for past in told for text in past)
         return self.context + text // CHARACTERS_PER_TOKEN + int(expected_output)
 
 

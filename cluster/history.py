@@ -8,7 +8,8 @@ and the next generation: the bridge.
 1. A prompt is bridged when the template is `append_only`, what is remembered stands for exactly the pairs of this
    request (cluster/window.py), and all of it fits. Otherwise it is rendered from text, through the sliding window.
 2. An answer is remembered when text and ids say the same: the template shows it unchanged in a history, no special
-   token lies within it, it was not shortened at a stop string, and no reasoning was taken from it.
+   token lies within it, it was not shortened at a stop string, and no reasoning was taken from it, nor handed to the
+   template with an earlier one: what a template shows of the last answer's reasoning, it may leave out of older ones'.
 3. The end-of-turn token of an answer is left to the bridge, so that it is never there twice. An answer that was cut
    at the token limit has none; the bridge ends the turn for it.
 4. A turn that failed leaves what is remembered alone: its user text becomes part of the next bridge.
@@ -61,8 +62,8 @@ class Template:
         """Without one, the system text goes in front of the first user text, with a blank line between them."""
         self.append_only: bool = self._is_append_only()
         """A longer conversation's prompt begins with the shorter one's prompt and its answer."""
-        self.shows_reasoning: bool = self._shows_reasoning()
-        """A history whose last answer comes with its reasoning has it in the prompt."""
+        self.shows_reasoning: Literal["all", "last", "none", "refused"] = self._shows_reasoning()
+        """Of the answers of a history that come with their reasoning, those that have it in the prompt."""
         self.trims: bool = f" {SENTINEL} " not in self._text(_dialogue("a", f" {SENTINEL} ", "b"))
         """Outer white space of an answer is lost in a history."""
         self.double_bos: bool = self._doubles_bos()
@@ -140,12 +141,15 @@ class Template:
         bridge = self.bridge("b")
         return self._encode(shorter)[-len(bridge) :] == bridge
 
-    def _shows_reasoning(self) -> bool:
+    def _shows_reasoning(self) -> Literal["all", "last", "none", "refused"]:
         first, _, last = _dialogue("a", "b", "c")
+        shorter = (first, Message("assistant", "b", SENTINEL), last)
+        longer = (*shorter, Message("assistant", "d"), Message("user", "e"))
         try:
-            return SENTINEL in self._text((first, Message("assistant", "b", SENTINEL), last))
+            of_last, of_older = (SENTINEL in self._text(messages) for messages in (shorter, longer))
         except REFUSALS:
-            return False
+            return "refused"
+        return "all" if of_older else "last" if of_last else "none"
 
     def _doubles_bos(self) -> bool:
         bos, text = getattr(self._tokenizer, "bos_token", None), self._text((Message("user", "a"),))
@@ -200,6 +204,7 @@ class Histories:
         elif answer is not None:
             self._forget(request.key)
             grows = ids is not None and not prompt.dropped_turns and self._template.append_only
+            grows = grows and all(exchange.reasoning is None for exchange in request.history)
             if grows and self._template.shows(answer, ids):
                 self._keep(request, array("i", [*prompt.ids, *ids]), answer)
 

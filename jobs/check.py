@@ -19,6 +19,14 @@ from sequor.errors import BadInput
 from sequor.judging import questions
 from sequor.types import Dialogue
 
+REASONING = {
+    "all": "shows it with every answer of a history",
+    "last": "shows it with the last answer alone: older turns change, and the prefix cache helps less",
+    "none": "leaves it out all the same",
+    "refused": "refuses it: WARNING: behind a first answer with reasoning every turn would be a template_error",
+}
+"""What becomes of `reasoning_history: as-template`, by `Template.shows_reasoning`."""
+
 
 def check(config: RunConfig, console: Console) -> None:
     """Raises BadInput for whatever would stop the run."""
@@ -114,8 +122,9 @@ def findings(template: Template, settings: EngineSettings) -> list[str]:
     if template.double_bos:
         lines.append("WARNING: encoding this template's text with special tokens doubles the BOS token; here it is not")
     if settings.reasoning_history == "as-template":
-        shown = "shows it" if template.shows_reasoning else "leaves it out all the same"
-        lines.append(f"what the model thought is handed to the template; of the turn before, it {shown}")
+        lines.append(f"what the model thought is handed to the template, which {REASONING[template.shows_reasoning]}")
     if not template.system_role:
         lines.append("no system role: a system text would go in front of the first user text")
+    if template.facts()["dated"]:
+        lines.append("the template shows today's date: a run that is continued tomorrow goes on under another prompt")
     return lines

@@ -239,9 +239,10 @@ def _check_choices(judge: EngineSettings, parser: str, key: str) -> None:
 
 
 def one_pool(candidate: EngineSettings, judge: EngineSettings) -> bool:
-    """Whether the same replicas can serve both: everything but sampling and their number is the same."""
-    same = Sampling()
-    return replace(candidate, sampling=same, replicas=1) == replace(judge, sampling=same, replicas=1)
+    """Whether the same replicas can serve both: everything but sampling, their number and what a history holds is the
+    same. The last is a conversation's affair, and a question to a judge has no history."""
+    same = {"sampling": Sampling(), "replicas": 1, "reasoning_history": "none"}
+    return replace(candidate, **same) == replace(judge, **same)
 
 
 def shared(config: RunConfig, roles: Collection[str]) -> str | None:

@@ -52,7 +52,7 @@ FAST_HEALTH = {
 SCORES = ("turns.csv", "sets.csv", "outcomes.csv")
 KEYS = {
     "turns.jsonl": ("test_set", "dialogue", "turn"),
-    "judgements.jsonl": ("test_set", "dialogue", "turn", "constraint", "judge"),
+    "judgements.jsonl": ("test_set", "dialogue", "turn", "constraint", "judge", "attempt"),
 }
 LIVES = 12
 """Starts of a driver, after which a run counts as lost."""

@@ -7,17 +7,20 @@ import pytest
 
 from cluster.conversation import Exchange, Message, Request
 from cluster.history import Histories, Template
-from cluster.settings import Sampling
+from cluster.settings import EngineSettings, Sampling
+from jobs.check import findings
 
 TEMPLATES = Path(__file__).parent / "templates"
 FACTS = {
-    # append-only, trims, system role, shows the reasoning of the turn before
-    "append_only": (True, False, True, False),
-    "drops_reasoning": (False, False, True, True),
-    "empty_think": (False, False, True, False),
-    "alternates": (True, True, False, False),
-    "channels": (False, False, True, False),
-    "dated": (True, True, True, False),
+    # append-only, trims, system role, of which answers it shows the reasoning
+    "append_only": (True, False, True, "none"),
+    "drops_reasoning": (False, False, True, "last"),
+    "empty_think": (False, False, True, "none"),
+    "past_thoughts": (False, False, True, "all"),
+    "never_thinks": (True, False, True, "none"),
+    "alternates": (True, True, False, "none"),
+    "channels": (False, False, True, "all"),
+    "dated": (True, True, True, "none"),
 }
 SYSTEM = "You are a small model in a test, and you answer whatever you like to answer. " * 4
 """Longer than a block of the prefix cache, which is 128 tokens on a CPU."""
@@ -131,12 +134,51 @@ def test_every_stop_token_of_the_generation_config_ends_an_answer(engine, run, t
         assert prompt.count("<|im_end|>") == 3 and "<|im_end|><|im_end|>" not in prompt
 
 
-def test_reasoning_reaches_the_template_only_where_it_is_asked_for(tokenizer):
-    template = Template(tokenizer, source("drops_reasoning"))
+# By the three names that reasoning has: reasoning_content, reasoning, thinking.
+@pytest.mark.parametrize("name", ["drops_reasoning", "past_thoughts", "channels"])
+def test_reasoning_reaches_the_template_only_where_it_is_handed_over(tokenizer, name):
+    template = Template(tokenizer, source(name))
     for reasoning, shown in ((None, False), ("I had to count.", True)):
         turn = Request("a", 1, (Exchange("Who?", "Me.", reasoning),), "And?", None, seed=0)
         prompt = Histories(template, 1000).prompt(turn, 10)
         assert ("I had to count." in tokenizer.decode(prompt.ids)) == shown
     asked = (Message("user", "Who?"), Message("assistant", "Me.", "I had to count."), Message("user", "And?"))
     older = (*asked, Message("assistant", "You."), Message("user", "Sure?"))
-    assert "I had to count." not in tokenizer.decode(template.render(older))  # the template's own decision
+    shown = "I had to count." in tokenizer.decode(template.render(older))
+    assert shown == (name != "drops_reasoning")  # the template's own decision
+
+
+def test_a_turn_without_an_answer_breaks_no_strict_alternation(tokenizer):
+    history = (Exchange("Who?", "Me."), Exchange("And?", None))
+    prompt = Histories(Template(tokenizer, source("alternates")), 1000).prompt(
+        Request("a", 2, history, "Well?", "Be kind.", seed=0), 10
+    )
+    seen = tokenizer.decode(prompt.ids)
+    assert [text in seen for text in ("Be kind.\n\nWho?<end>", "And?\n\nWell?<end>")] == [True, True]
+
+
+# What `check` says of each kind, in order.
+SAID = {
+    "append_only": ("grows token-exact", "leaves it out"),
+    "drops_reasoning": ("changes earlier turns", "shows it with the last answer alone"),
+    "empty_think": ("changes earlier turns", "leaves it out"),
+    "past_thoughts": ("changes earlier turns", "shows it with every answer"),
+    "never_thinks": ("grows token-exact", "leaves it out"),
+    "alternates": ("grows token-exact", "outer white space", "leaves it out", "no system role"),
+    "channels": ("changes earlier turns", "shows it with every answer"),
+    "dated": ("grows token-exact", "outer white space", "leaves it out", "today's date"),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_check_says_which_kind_a_template_is(tokenizer, name):
+    for reasoning_history in ("none", "as-template"):
+        said = findings(Template(tokenizer, source(name)), EngineSettings("tiny", reasoning_history=reasoning_history))
+        asked = [line for line in SAID[name] if reasoning_history != "none" or not line.startswith(("leaves", "shows"))]
+        assert len(said) == len(asked) and all(part in line for part, line in zip(asked, said, strict=True))
+
+
+def test_check_says_that_a_template_refuses_reasoning(tokenizer):
+    refusing = "{% for m in messages if m.reasoning %}{{ raise_exception('no') }}{% endfor %}" + source("append_only")
+    said = findings(Template(tokenizer, refusing), EngineSettings("tiny", reasoning_history="as-template"))
+    assert "refuses it: WARNING" in said[1]

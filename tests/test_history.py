@@ -243,3 +243,25 @@ def test_a_text_that_the_template_refuses_fails_its_turn_alone():
     assert len(histories) == 0
     refused = histories.prompt(request("more", ("hello", "an <x>")), 16)
     assert refused.status == "template_error" and not refused.retryable
+
+
+SHOWS_LAST = CHATML.replace(
+    "{{ m.content }}",
+    "{% if m.thinking and loop.index0 == messages | length - 2 %}({{ m.thinking }}){% endif %}{{ m.content }}",
+)
+"""The last answer's reasoning is in the prompt, that of older ones is not."""
+
+
+def test_a_thought_that_the_template_showed_once_is_not_kept_in_the_prompt_for_ever():
+    """It is append-only as long as nobody has thought; then what is remembered would show what a render does not."""
+    template = Template(tokenizer(SHOWS_LAST))
+    assert template.append_only and template.shows_reasoning == "last"
+    histories = Histories(template, 1000)
+    second = request("you", ("hi", "hello there", "hm"))
+    prompt = histories.prompt(second, 10)
+    assert "(hm)hello there" in tokenizer().decode(prompt.ids)
+    histories.remember(second, prompt, letters("what"), "what")
+    third = request("them", ("hi", "hello there", "hm"), ("you", "what"))
+    prompt = histories.prompt(third, 10)
+    assert prompt.ids == Histories(template, 1000).prompt(third, 10).ids
+    assert "(hm)" not in tokenizer().decode(prompt.ids)

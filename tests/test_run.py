@@ -71,7 +71,7 @@ def test_kill_9_at_any_moment_loses_nothing_and_doubles_nothing(undisturbed, tmp
     assert run(out).endswith(" lost=0 repeated=0")
     assert scores(out) == scores(undisturbed)
     turns = keys(out / "turns.jsonl", "test_set", "dialogue", "turn")
-    judgements = keys(out / "judgements.jsonl", "test_set", "dialogue", "turn", "constraint", "judge")
+    judgements = keys(out / "judgements.jsonl", "test_set", "dialogue", "turn", "constraint", "judge", "attempt")
     assert len(turns) == len(set(turns)) == 1120
     assert len(judgements) == len(set(judgements))
     pools = json.loads((out / "status.json").read_bytes())["pools"]

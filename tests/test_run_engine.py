@@ -58,7 +58,7 @@ def test_the_run_is_complete_and_each_record_is_there_once(killed_and_continued)
     assert printed.strip().splitlines()[-1].startswith("turns=36 ")
     assert printed.strip().endswith("lost=0 repeated=0")
     turns = keys(out / "turns.jsonl", "test_set", "dialogue", "turn")
-    judgements = keys(out / "judgements.jsonl", "test_set", "dialogue", "turn", "constraint", "judge")
+    judgements = keys(out / "judgements.jsonl", "test_set", "dialogue", "turn", "constraint", "judge", "attempt")
     assert len(set(turns)) == len(turns) == 36
     assert len(set(judgements)) == len(judgements)
 
