@@ -1,6 +1,6 @@
 """Runs that are killed at seeded moments, against one that is left alone. `make chaos` does ten.
 
-    python tests/chaos.py [--runs 10] [--seed 0] [--side-by-side 4] [--out DIR] [--real]
+    python tests/chaos.py [--runs 10] [--seed 0] [--side-by-side 3] [--out DIR] [--real]
 
 A Ray cluster of a head and two worker nodes on loopback, scripted engines of a fifth of a second an answer; with
 `--real` the candidate is a tiny model on vLLM. Each run is hit one to four times: an engine's process killed, a node
@@ -237,7 +237,7 @@ def told(alone: Disturbed, runs: list[Disturbed], seconds: float) -> bool:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("runs", 10), ("seed", 0), ("side-by-side", 4)):
+    for name, default in (("runs", 10), ("seed", 0), ("side-by-side", 3)):
         arguments.add_argument(f"--{name}", type=int, default=default)
     arguments.add_argument("--out", type=Path, help="Left out: a temporary folder.")
     arguments.add_argument("--real", action="store_true")
