@@ -24,6 +24,7 @@ from msgspec.structs import asdict
 from cluster.conversation import EngineFacts, Failure, Outcome, Request, Response, Usage
 from cluster.driver import EngineStartError, ReplicaDied
 from cluster.settings import ApiSettings, EngineSettings, Sampling
+from cluster.texts import whole
 from cluster.window import Messages, Window, fit
 
 CHARACTERS_PER_TOKEN = 2.5
@@ -191,13 +192,14 @@ def outcome_of(reply: Any, how: dict[str, Any]) -> Outcome:
         return Failure("engine_error", "a reply without choices", **how)
     choice, made = reply.choices[0], how | {"usage": _usage(reply.usage)}
     message = choice.message
-    text = message.content or ""
+    text = whole(message.content or "")
     reasoning = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
+    reasoning = whole(reasoning) if isinstance(reasoning, str) else None
     if choice.finish_reason == "content_filter":
         return Failure("content_filter", "the endpoint's filter", reasoning, **made)
     if not text.strip():
         if getattr(message, "refusal", None):
-            return Failure("content_filter", str(message.refusal), reasoning, **made)
+            return Failure("content_filter", whole(str(message.refusal)), reasoning, **made)
         if choice.finish_reason == "length" and (reasoning or made["usage"].output_tokens):
             return Failure("reasoning_unfinished", "the budget ended before an answer", reasoning, **made)
         return Failure("empty", "white space alone", reasoning, **made)
@@ -258,7 +260,7 @@ def _tokenizer_count(model: str, api: ApiSettings) -> Callable[[Messages], int]:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(api.tokenizer)
+        tokenizer = AutoTokenizer.from_pretrained(api.tokenizer, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise EngineStartError(f"model {model}: api.tokenizer {api.tokenizer}: {_line(error)}") from None
 
@@ -270,4 +272,4 @@ def _tokenizer_count(model: str, api: ApiSettings) -> Callable[[Messages], int]:
 
 
 def _line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return next((whole(line.strip()) for line in str(error).splitlines() if line.strip()), type(error).__name__)

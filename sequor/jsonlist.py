@@ -3,12 +3,15 @@
 1. It opens on a line of its own or behind a colon, with a string or an object; a bracket within a sentence is none.
 2. A string is an item. Of an object it is `question`, where there is one, or else its texts joined by " - ".
 3. What is whole is taken up to the first thing that is not; the rest is handed back.
+4. JSON can name half a character (\\ud83d alone), which no file can hold: it becomes the replacement character.
 """
 
 import json
 import re
 
 from msgspec import Struct
+
+from cluster.texts import whole
 
 _OPENING = re.compile(r'(?:^|:)[ \t]*\[\s*(?=["{])', re.MULTILINE)
 FENCES = ("```", "~~~")
@@ -39,7 +42,7 @@ def find(reply: str) -> Array | None:
         text = _text(value)
         if text is None:
             return None
-        texts.append(text)
+        texts.append(whole(text))
         at = _skip(reply, end)
     return Array(texts, before, "")
 

@@ -16,8 +16,8 @@ ONE_FILE_EACH = {
     "inspect_ai": {"sequor/report/inspect_log.py"},
 }
 LAYERS = {"cluster": {"cluster"}, "sequor": {"sequor", "cluster"}, "jobs": {"jobs", "sequor", "cluster"}}
-SEQUOR_MAY_USE = {"cluster.conversation", "cluster.settings"}
-"""Nouns and settings; nothing that runs."""
+SEQUOR_MAY_USE = {"cluster.conversation", "cluster.settings", "cluster.texts"}
+"""Nouns, settings, texts; nothing that runs."""
 
 
 def imports(path: Path) -> set[str]:

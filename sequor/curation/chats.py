@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cluster.texts import whole
 from sequor.errors import NOT_JSON, BadInput
 from sequor.jsonl import BOM
 
@@ -93,19 +94,23 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
+    broken = pyarrow.ArrowException, ValueError, OverflowError  # the second for names and texts that are no UTF-8
     try:
         file = ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
+    except broken as error:
         raise BadInput(f"{path}: no Parquet file: {error}") from None
     names = file.schema_arrow.names
     if not {"conversation", "conversations", "turns"} & set(names):
         raise BadInput(f"{path}: no column `conversation`; there are {', '.join(names)}")
     wanted = [n for n in ("conversation_id", "id", "language", "conversation", "conversations", "turns") if n in names]
     number = 0
-    for batch in file.iter_batches(BATCH, columns=wanted):
-        for row in batch.to_pylist():
-            number += 1
-            yield f"{path}: row {number}", row
+    try:
+        for batch in file.iter_batches(BATCH, columns=wanted):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path}: row {number}", row
+    except broken as error:
+        raise BadInput(f"{path}: damaged behind row {number}: {error}") from None
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -139,8 +144,9 @@ def _array(path: Path) -> Iterator[tuple[str, Any]]:
                     raise BadInput(f"{path}: object {number + 1}: no JSON: {error.msg}") from None
                 text, at = text[at:] + more, 0
                 continue
-            except RecursionError:
-                raise BadInput(f"{path}: object {number + 1}: nested without end") from None
+            except (RecursionError, ValueError) as error:  # a number of thousands of digits
+                what = "nested without end" if isinstance(error, RecursionError) else error
+                raise BadInput(f"{path}: object {number + 1}: {what}") from None
             number += 1
             yield f"{path}: object {number}", row
 
@@ -154,9 +160,9 @@ def _chat(where: str, row: Any) -> Chat | Skipped:
     if not turns:
         return Skipped(where, NO_USER)
     named = next((row[key] for key in ("conversation_id", "id", "question_id") if row.get(key) is not None), None)
-    id = _NOT_IN_IDS.sub("_", str(named)) if named is not None and str(named).strip() else content_id(turns)
+    id = whole(_NOT_IN_IDS.sub("_", str(named))) if named is not None and str(named).strip() else content_id(turns)
     language = row.get("language")
-    return Chat(id, turns, language if isinstance(language, str) and language.strip() else None)
+    return Chat(id, turns, whole(language) if isinstance(language, str) and language.strip() else None)
 
 
 def _user_turns(row: dict[str, Any]) -> tuple[str, ...] | None:
@@ -165,9 +171,9 @@ def _user_turns(row: dict[str, Any]) -> tuple[str, ...] | None:
         if isinstance(row.get(key), list):
             messages = [m for m in row[key] if isinstance(m, dict)]
             said = [m.get(text) for m in messages if str(m.get(role, "")).casefold() in USERS]
-            return tuple(t.strip() for t in said if isinstance(t, str) and t.strip())
+            return tuple(whole(t.strip()) for t in said if isinstance(t, str) and t.strip())
     if isinstance(row.get("turns"), list):
-        return tuple(t.strip() for t in row["turns"] if isinstance(t, str) and t.strip())
+        return tuple(whole(t.strip()) for t in row["turns"] if isinstance(t, str) and t.strip())
     return None
 
 

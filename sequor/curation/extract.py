@@ -19,6 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from cluster.conversation import Conversation
+from cluster.texts import whole
 from sequor.curation.candidates import CATEGORIES, Candidate
 from sequor.curation.chats import Chat
 from sequor.prompts.render import render
@@ -79,7 +80,7 @@ def reading(record: ReplyRecord) -> Reading:
         category = category_of(said)
         name = f"{conversation}.{len(candidates) + 1}"
         turn = _turn(item, int(turns))
-        unknown = None if category or said is None else str(said)[:80]
+        unknown = None if category or said is None else whole(str(said)[:80])
         candidates.append(Candidate(name, text, category, unknown, conversation, turn))
     return Reading("ok" if candidates else "none", tuple(candidates), tuple(dropped))
 
@@ -141,7 +142,7 @@ def _is_item(value: Any) -> bool:
 def _text(item: Any) -> str:
     if isinstance(item, dict):
         item = next((item[key] for key in _TEXT_KEYS if isinstance(item.get(key), str)), "")
-    return " ".join(item.split()).strip()
+    return whole(" ".join(item.split()))
 
 
 def _fault(text: str, seen: Iterable[str]) -> str | None:
