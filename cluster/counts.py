@@ -25,11 +25,16 @@ class Counts:
     output_tokens: int = 0
     ideal_prefill_tokens: int = 0
     """Prompt tokens that no cache could have held: what is new since the same conversation's last turn."""
+    thoughts: int = 0
+    """Answers with a thought in them that nobody took apart."""
 
-    def add(self, usage: Usage, context: int, *, failed: bool, dropped_turns: int, history: str) -> None:
+    def add(
+        self, usage: Usage, context: int, *, failed: bool, dropped_turns: int, history: str, thought: bool = False
+    ) -> None:
         """A finished turn, `context` tokens of which the conversation's turns before have shown the engine."""
         self.turns += 1
         self.failures += failed
+        self.thoughts += thought
         self.preemptions += usage.preemptions
         self.rendered += history == "rendered"
         self.prompt_tokens += usage.prompt_tokens
@@ -41,3 +46,8 @@ class Counts:
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+
+def thinks_aloud(answer: str | None, reasoning: str | None) -> bool:
+    """Whether a thought is part of the answer. A prompt may have opened it already, so that its end alone is there."""
+    return bool(answer) and not reasoning and (answer.lstrip().startswith("<think>") or "</think>" in answer)

@@ -25,7 +25,7 @@ from hashlib import blake2b
 
 from cluster.admission import Book, Play
 from cluster.conversation import Conversation, Exchange, Failure, Outcome, Request, Response, Turn
-from cluster.counts import Counts
+from cluster.counts import Counts, thinks_aloud
 from cluster.events import (
     Action,
     ConversationsAdded,
@@ -203,7 +203,8 @@ class ConversationScheduler:
     def _save(self, play: Play, outcome: Outcome, replica: str, actions: list[Action]) -> None:
         failed = isinstance(outcome, Failure)
         how = {"dropped_turns": outcome.dropped_turns, "history": outcome.history}
-        self.counts.add(outcome.usage, play.context, failed=failed, **how)
+        thought = not failed and thinks_aloud(outcome.text, outcome.reasoning)
+        self.counts.add(outcome.usage, play.context, failed=failed, thought=thought, **how)
         actions.append(SaveTurn(Turn(play.key, play.index, outcome, replica)))
 
     def _learn(self, output_tokens: int) -> None:

@@ -4,7 +4,7 @@ from rich.console import Console
 
 from cluster import weights
 from cluster.conversation import Message
-from cluster.history import Template, UnusableTemplate
+from cluster.history import Template
 from cluster.machine import GIB, Machine, this_machine
 from cluster.replicas import gpus_of
 from cluster.settings import ApiSettings, EngineSettings
@@ -14,8 +14,7 @@ from jobs.data import load_test_sets
 from jobs.models import models
 from jobs.plan import Assumed, replica
 from jobs.pools import engines
-from jobs.preflight import preflight
-from sequor.errors import BadInput
+from jobs.preflight import load_template, preflight
 from sequor.judging import questions
 from sequor.types import Dialogue
 
@@ -66,7 +65,7 @@ def _show_gpus(config: RunConfig, roles: tuple[str, ...], machine: Machine, cons
 
 def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dialogue, console: Console) -> None:
     context, size = settings.max_model_len or weights.context_tokens(files), weights.weight_bytes(files)
-    console.rule(f"[bold]{role}: {settings.model}", align="left")
+    console.rule(f"{role}: {settings.model}", align="left")
     console.print(
         f"files {files.path} ({files.digest}), weights {f'{size / GIB:.1f} GiB' if size else 'not on this machine'}"
     )
@@ -84,7 +83,14 @@ def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dial
         console.print(f"- {line}")
     console.print("what the model sees:", style="bold")
     shown = tokenizer.decode(template.render(_example(role, settings, dialogue)))
+    if settings.reasoning_parser is None and _opens_a_thought(shown):
+        console.print("WARNING: a thought opens at its end, and without a reasoning_parser it is judged as the answer")
     console.print(shown, markup=False, highlight=False, soft_wrap=True)
+
+
+def _opens_a_thought(prompt: str) -> bool:
+    _, opened, behind = prompt.rpartition("<think>")
+    return bool(opened) and "</think>" not in behind
 
 
 def _example(role: str, settings: EngineSettings, dialogue: Dialogue) -> tuple[Message, ...]:
@@ -93,21 +99,6 @@ def _example(role: str, settings: EngineSettings, dialogue: Dialogue) -> tuple[M
         return (Message("user", questions(dialogue, 1, "(the answer)", settings.model)[0].prompt),)
     first, second = dialogue.turns[0].prompt, dialogue.turns[min(1, len(dialogue.turns) - 1)].prompt
     return Message("user", first), Message("assistant", "(the first answer)"), Message("user", second)
-
-
-def load_template(role: str, settings: EngineSettings, files: ModelFiles):
-    """Raises BadInput."""
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            files.path, revision=settings.revision, trust_remote_code=settings.trust_remote_code
-        )
-        return Template(tokenizer, weights.chat_template(settings)), tokenizer
-    except UnusableTemplate as error:
-        raise BadInput(f"{role}.model {settings.model}: {error}") from None
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{role}.model {settings.model}: {str(error).splitlines()[0]}") from None
 
 
 def findings(template: Template, settings: EngineSettings) -> list[str]:

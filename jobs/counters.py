@@ -1,9 +1,10 @@
-"""What a pool has done over all starts of a run, what that comes to, and a warning where it is too little.
+"""What a pool has done over all starts of a run, what that comes to, and a warning where something is wrong with it.
 
 1. Tokens, turns and preemptions of earlier starts are counted from the records, the only truth.
 2. What no record holds (pauses, moves, retries, seconds) is carried on from status.json. A killed run has lost the
    last two seconds of it.
 3. A hit rate is too low when it is under `HIT_RATE` although nearly all of what was prompted could have been held.
+4. Answers that hold their model's thoughts are worse than slow: thoughts are judged as answers, and sent back.
 """
 
 import time
@@ -13,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from cluster.conversation import EngineFacts, Usage
-from cluster.counts import Counts
+from cluster.counts import Counts, thinks_aloud
 from cluster.driver import Pool
 from cluster.occupancy import Spent
 from cluster.settings import Price
@@ -24,7 +25,7 @@ HIT_RATE = 0.9
 ATTAINABLE = 0.95
 """Of a hit rate: only where contexts are long, and their beginnings known, is so much possible."""
 NOTABLE = 0.05
-"""Of the turns: so many pauses or fresh renderings explain a low hit rate."""
+"""Of the turns: so many pauses or fresh renderings explain a low hit rate; more thoughts are no chance."""
 
 
 class Earlier(Struct, frozen=True):
@@ -58,11 +59,13 @@ def earlier(turns: Iterable[TurnRecord], judgements: Iterable[JudgementRecord], 
         dialogue = turn.test_set, turn.dialogue
         usage = Usage(turn.prompt_tokens, turn.cached_tokens, turn.output_tokens, preemptions=turn.preemptions)
         how = {"dropped_turns": turn.dropped_turns, "history": turn.history}
-        counts.add(usage, contexts.get(dialogue, 0), failed=turn.status not in ANSWERED, **how)
+        thought = thinks_aloud(turn.answer, turn.reasoning)
+        counts.add(usage, contexts.get(dialogue, 0), failed=turn.status not in ANSWERED, thought=thought, **how)
         contexts[dialogue] = turn.prompt_tokens + turn.output_tokens
     for verdict in judgements:
         usage = Usage(verdict.prompt_tokens, verdict.cached_tokens, verdict.output_tokens)
-        counts.add(usage, 0, failed=verdict.status == "judge_error", dropped_turns=0, history="first")
+        thought, failed = thinks_aloud(verdict.reply, verdict.reasoning), verdict.status == "judge_error"
+        counts.add(usage, 0, failed=failed, thought=thought, dropped_turns=0, history="first")
     return Earlier(counts, Spent(*(float(status.get(name, 0.0)) for name in Spent.__struct_fields__)))
 
 
@@ -121,7 +124,12 @@ def events(status: dict[str, Any]) -> str:
 
 
 def warning(counts: Counts, facts: EngineFacts) -> str | None:
-    """One line that says why histories were computed again, or None where all is well (rule 3)."""
+    """One line, or None where all is well (rules 3 and 4)."""
+    if counts.thoughts > NOTABLE * counts.turns:
+        return (
+            f"{counts.thoughts:,} of {counts.turns:,} answers hold a thought (<think>), which is judged and sent back: "
+            "reasoning_parser takes it apart, or an endpoint's own setting"
+        )
     hit = _ratio(counts.cached_tokens, counts.prompt_tokens, 4)
     attainable = 1 - counts.ideal_prefill_tokens / max(1, counts.prompt_tokens)
     if hit is None or hit >= HIT_RATE or attainable < ATTAINABLE or not facts.append_only:

@@ -3,6 +3,8 @@
 from collections.abc import Collection
 
 from cluster import replicas, weights
+from cluster.conversation import Message
+from cluster.history import Template, UnusableTemplate
 from cluster.machine import this_machine
 from cluster.settings import EngineSettings
 from cluster.weights import ModelFiles
@@ -36,7 +38,8 @@ def _room(role: str, settings: EngineSettings, files: ModelFiles, context: int, 
         )
     if settings.engine != "vllm" or len(longest) / CHARACTERS_PER_TOKEN_AT_LEAST < context - budget:
         return
-    needed = _count(files, longest)
+    template, _ = load_template(role, settings, files)
+    needed = len(template.render((Message("user", longest),)))
     if needed + budget > context:
         raise BadInput(
             f"{role}.max_model_len: a context of {context} is too small for one turn: the longest user turn takes "
@@ -44,15 +47,23 @@ def _room(role: str, settings: EngineSettings, files: ModelFiles, context: int, 
         )
 
 
-def _count(files: ModelFiles, text: str) -> int:
+def load_template(role: str, settings: EngineSettings, files: ModelFiles):
+    """The chat template and its tokenizer, as the engine will have them. Raises BadInput."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(files.path)
-    return len(
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
+    try:
+        # left out, transformers would ask on the terminal whether to run a model's own code
+        tokenizer = AutoTokenizer.from_pretrained(
+            files.path, revision=settings.revision, trust_remote_code=settings.trust_remote_code
         )
-    )
+        return Template(tokenizer, weights.chat_template(settings)), tokenizer
+    except UnusableTemplate as error:
+        raise BadInput(f"{role}.model {settings.model}: {error}") from None
+    except (OSError, ValueError) as error:
+        what = str(error).splitlines()[0]
+        if not settings.trust_remote_code and "trust_remote_code" in str(error):
+            what = f"brings code of its own, which runs only with {role}.trust_remote_code=true"
+        raise BadInput(f"{role}.model {settings.model}: {what}") from None
 
 
 def check_gpus(wanted: dict[str, EngineSettings], judges: Collection[str], order: str, available: float) -> None:

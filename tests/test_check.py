@@ -28,6 +28,14 @@ def test_check_tells_the_kind_of_template_and_shows_two_turns_through_it(model):
     assert "<|im_start|>assistant\n(the first answer)<|im_end|>\n<|im_start|>user\n" in seen
 
 
+# Burned users, 21
+def test_check_warns_where_thoughts_would_be_judged_as_answers(model):
+    warning = "WARNING: a thought opens at its end, and without a reasoning_parser it is judged as the answer"
+    assert warning in said(model, "drops_reasoning")
+    assert warning not in said(model, "drops_reasoning", "candidate.reasoning_parser=deepseek_r1")
+    assert warning not in said(model, "empty_think") + said(model, "append_only")
+
+
 def test_check_tells_what_the_template_does_with_reasoning_where_it_is_handed_over(model):
     asked = "candidate.reasoning_history=as-template"
     handed = "- what the model thought is handed to the template, which"

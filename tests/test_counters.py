@@ -1,8 +1,11 @@
 """What is told of a run's speed: over all its starts, and with a reason where the cache helped too little."""
 
-from cluster.conversation import EngineFacts, Usage
+from cluster.conversation import Conversation, EngineFacts, Response, Usage
 from cluster.counts import Counts
+from cluster.events import ConversationsAdded, ReplicaReady, TurnFinished
 from cluster.occupancy import Occupancy, Spent
+from cluster.scheduler import ConversationScheduler
+from cluster.settings import SchedulerSettings
 from jobs.counters import earlier, warning
 from sequor.records import JudgementRecord, TurnRecord
 
@@ -87,6 +90,21 @@ def test_a_low_hit_rate_is_no_news_where_no_more_was_possible():
     assert warning(played(50_000, ideal=50_000), facts()) is None  # short contexts, or a window that slides
     assert warning(played(50_000), facts(append_only=False)) is None
     assert warning(Counts(), facts()) is None
+
+
+# Burned users, 21: a model that thinks, and nobody has said so.
+def test_answers_that_hold_their_models_thoughts_are_warned_of_in_this_start_and_the_next():
+    texts = ["<think>Hm. Final verdict: yes</think>no", "\n<think>Hm", "Hm.</think>\n\nWell.", "I think <think>."]
+    turns = [turn(number, 100, 90, 10, answer=text) for number, text in enumerate(texts, 1)]
+    apart = [turn(5, 100, 90, 10, answer="Well.", reasoning="<think>Hm"), turn(6, 100, 90, 10, status="empty")]
+    counts = earlier(turns + apart, [], {}).counts
+    assert counts.thoughts == 3
+    assert warning(counts, facts()).startswith("3 of 6 answers hold a thought (<think>), which is judged and sent back")
+    assert warning(Counts(turns=100, thoughts=5), facts()) is None
+    scheduler = ConversationScheduler(SchedulerSettings())
+    [send] = scheduler.handle(ReplicaReady("r", 10_000, 8), ConversationsAdded((Conversation("a", ("q",)),)))
+    scheduler.handle(TurnFinished(send.ticket, Response(texts[0])))
+    assert scheduler.counts.thoughts == 1
 
 
 def test_counts_add_up_field_by_field():
