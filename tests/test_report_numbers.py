@@ -161,10 +161,43 @@ def test_other_dialogues_and_missing_sets_are_said(tmp_path):
 
 
 def test_pairs_share_the_dialogues_that_both_have(tmp_path):
-    part = {"single": {name: SMALL["single"][name] for name in "ab"}}
+    part = {"single": {name: SMALL["single"][name] for name in "ac"}}
     found = analysis(write_run(tmp_path / "m", SMALL), write_run(tmp_path / "n", part))
     assert [p.dialogues for p in found.pairs] == [2, 2]
     assert all(p.difference.value == 0 for p in found.pairs)
+
+
+# Burned users, 1 and 2: one survivor of a crash had 100% and came first.
+def test_where_too_little_is_decided_there_is_no_headline_no_rank_and_no_part_in_averages(tmp_path):
+    crashed = {"single": {"a": "s s s s"} | {name: "- - - -" for name in "bcd"}}
+    turns = {("single", name, turn): None for name in "bcd" for turn in (1, 2, 3, 4)}
+    worse = {"single": {name: "s s s v" for name in "abcd"}}
+    folders = [
+        write_run(tmp_path / "crashed", crashed, turns=turns),
+        write_run(tmp_path / "m", SMALL),
+        write_run(tmp_path / "n", worse),
+    ]
+    found = analysis(*folders)
+    assert found.labels == ["n", "m", "crashed"] and found.best == 0 and sorted(found.ranking) == [0, 1]
+    assert found.cells[2, "single"].accuracy.tolist() == [1, 1, 1, 1]
+    assert found.average("mean", "single").value == pytest.approx((0.75 + (1 + 2 / 3 + 1 / 4 + 1 / 2) / 4) / 2)
+    assert found.mean_curve("single").value[3] == pytest.approx((0 + 1 / 2) / 2)
+    assert all({p.first, p.second} == {0, 1} for p in found.pairs) and found.pairs
+    for table in (tables_models.change(found, "drop", "t", "t"), tables_models.overview(found)):
+        assert table.csv().splitlines()[3].startswith("crashed,,")
+    row = tables_models.main(found).csv().splitlines()[3].split(",")
+    assert row[:3] == ["crashed", "Single", "4"] and row[-3:] == ["25.0", "25.0", "100.0"] and not any(row[3:-3])
+    assert any("crashed: no headline, for less than 90%" in note for note in found.notes)
+    made = write_report(folders, tmp_path / "out", Options(resamples=50, processes=1, compare_paper=True))
+    assert (made.out / "index.html").exists()
+
+
+def test_a_runs_own_minimum_is_the_reports(tmp_path):
+    folder = write_run(tmp_path / "m", {"single": {"a": "s s s u", "b": "s s s u"}})
+    assert not analysis(folder).mean(0, "single").known
+    file = RunFolder(folder).read()
+    RunFolder(folder).write(replace(file, config=file.config | {"min_coverage": 0.7}))
+    assert analysis(folder).mean(0, "single").value == 1
 
 
 def test_half_a_run_is_marked(tmp_path):

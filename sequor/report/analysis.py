@@ -6,6 +6,9 @@
    dialogues that both played, word for word the same up to the last turn compared.
 3. Averages over models hold the models fixed: their intervals come from the dialogues alone.
 4. Models stand in the order of their Borda points, then of their mean accuracy, then of their names.
+5. A model has no headline on a set of which too little is decided (sequor/metrics.py): no mean, no change, no part in
+   averages and pairs there, and without a headline on every common set no rank. What is undecided is seldom so by
+   chance, and the one survivor of a crash would come first.
 """
 
 from functools import cached_property
@@ -14,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sequor.metrics import FAILED, MIN_COVERAGE, PASSED, SetScore, in_table_order, score_results
+from sequor.metrics import FAILED, PASSED, SetScore, in_table_order, score_results
 from sequor.report import statistics
 from sequor.report.frame import Run, SetFrame
 from sequor.report.statistics import RESAMPLES, UNKNOWN, Estimate, estimate, interval, mean_of_known
@@ -102,9 +105,10 @@ class Analysis:
 
     def _put_in_order(self) -> None:
         """Rule 4."""
-        points = {m: self.ranking[m].points.value if self.common else 0.0 for m in self.judged}
+        points = {m: self.ranking[m].points.value if m in self.ranking else -0.5 for m in self.judged}
         means = {
-            m: float(np.mean([self.mean(m, s).value for s in self.sets if (m, s) in self.cells] or [0])) for m in points
+            m: float(np.mean([self.cells[m, s].score.mean or 0 for s in self.sets if (m, s) in self.cells] or [0]))
+            for m in points
         }
         order = sorted(
             range(len(self.runs)), key=lambda m: (-points.get(m, -1.0), -means.get(m, 0.0), self.runs[m].label)
@@ -123,20 +127,28 @@ class Analysis:
     def models_of(self, test_set: str) -> list[int]:
         return [m for m in self.judged if (m, test_set) in self.cells]
 
+    def low(self, m: int, test_set: str) -> bool:
+        """Rule 5: no headline."""
+        return self.cells[m, test_set].score.overall.coverage < self.runs[m].min_coverage
+
+    def headed(self, test_set: str) -> list[int]:
+        """Models with a headline on this set."""
+        return [m for m in self.models_of(test_set) if not self.low(m, test_set)]
+
     def curve(self, m: int, test_set: str) -> Curve:
         cell = self.cells[m, test_set]
         return Curve(cell.accuracy, *interval(cell.samples))
 
     def mean_curve(self, test_set: str) -> Curve:
-        """Over the models that have the set; rule 3."""
-        models = self.models_of(test_set)
+        """Over the models that have a headline on the set, or, where none has, all that have the set; rule 3."""
+        models = self.headed(test_set) or self.models_of(test_set)
         value = mean_of_known(np.stack([self.cells[m, test_set].accuracy for m in models]), axis=0)
         samples = mean_of_known(np.stack([self.cells[m, test_set].samples for m in models]), axis=0)
         return Curve(value, *interval(samples))
 
     def mean(self, m: int, test_set: str) -> Estimate:
         cell = self.cells[m, test_set]
-        return _estimate(cell.score.mean, mean_of_known(cell.samples))
+        return UNKNOWN if self.low(m, test_set) else _estimate(cell.score.mean, mean_of_known(cell.samples))
 
     def at(self, m: int, test_set: str, turn: int) -> Estimate:
         """Accuracy at one turn; -1 for the last."""
@@ -145,12 +157,16 @@ class Analysis:
 
     def drop(self, m: int, test_set: str) -> Estimate:
         """Last minus first turn (paper, table 5)."""
+        if self.low(m, test_set):
+            return UNKNOWN
         cell = self.cells[m, test_set]
         return _estimate(cell.score.drop, cell.samples[:, -1] - cell.samples[:, 0])
 
     def worst_minus_best(self, m: int, test_set: str) -> Estimate:
         """Paper, table 6. The extremes of a resample lie further apart than those of the truth, so the interval leans
         downwards."""
+        if self.low(m, test_set):
+            return UNKNOWN
         cell = self.cells[m, test_set]
         known = ~np.isnan(cell.samples).all(axis=1)
         worst, best = np.nanmin(cell.samples[known], axis=1), np.nanmax(cell.samples[known], axis=1)
@@ -158,17 +174,18 @@ class Analysis:
 
     def average(self, what: str, test_set: str) -> Estimate:
         """Of `drop`, `worst_minus_best` or `mean` over models; rule 3 (no interval: see the models' own)."""
-        values = [getattr(self, what)(m, test_set).value for m in self.models_of(test_set)]
+        values = [getattr(self, what)(m, test_set).value for m in self.headed(test_set)]
         return Estimate(float(mean_of_known(np.array(values))), float("nan"), float("nan")) if values else UNKNOWN
 
     @cached_property
     def ranking(self) -> dict[int, Ranking]:
-        """Borda count over the common sets, by mean per-turn accuracy (paper, section 4.2)."""
-        if not self.common:
+        """Borda count over the common sets, by mean per-turn accuracy (paper, section 4.2); rule 5."""
+        ranked = [m for m in self.judged if self.common and not any(self.low(m, s) for s in self.common)]
+        if not ranked:
             return {}
-        means = np.array([[self.mean(m, s).value for s in self.common] for m in self.judged])
+        means = np.array([[self.mean(m, s).value for s in self.common] for m in ranked])
         drawn = np.stack(
-            [np.stack([mean_of_known(self.cells[m, s].samples) for s in self.common], axis=-1) for m in self.judged],
+            [np.stack([mean_of_known(self.cells[m, s].samples) for s in self.common], axis=-1) for m in ranked],
             axis=1,
         )  # (resamples, models, sets)
         points, resampled = statistics.borda(means), statistics.borda(drawn)
@@ -179,7 +196,7 @@ class Analysis:
                 rank=estimate(float(rank[row]), ranks[:, row].astype(float)),
                 first=float((ranks[:, row] == 1).mean()),
             )
-            for row, m in enumerate(self.judged)
+            for row, m in enumerate(ranked)
         }
 
     @property
@@ -189,14 +206,14 @@ class Analysis:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Every two judged models, on every set that both have, and over the common sets (`all`)."""
+        """Every two judged models, on every set that both have, and over the common sets (`all`); rule 5."""
         found = []
         for name in [*self.sets, "all"]:
             sets = self.common if name == "all" else [name]
             rows = []
             for a in self.judged:
                 for b in self.judged:
-                    if a < b and sets and all((m, s) in self.cells for m in (a, b) for s in sets):
+                    if a < b and sets and all(m in self.headed(s) for m in (a, b) for s in sets):
                         rows.append((a, b, *self._difference(a, b, sets)))
             rows = [row for row in rows if row[4] is not None]
             adjusted = statistics.holm([statistics.two_sided(samples) for *_, samples in rows])
@@ -252,11 +269,10 @@ def _cut(run: Run, turns: int) -> Run:
 def _low_coverage(analysis: "Analysis") -> list[str]:
     found = []
     for m in analysis.judged:
-        low = [s for s in analysis.sets if (m, s) in analysis.cells]
-        low = [s for s in low if analysis.cells[m, s].score.overall.coverage < MIN_COVERAGE]
+        low = [s for s in analysis.sets if (m, s) in analysis.cells and analysis.low(m, s)]
         if low:
-            sets = ", ".join(low)
-            found.append(f"{analysis.labels[m]}: less than {MIN_COVERAGE:.0%} of the turns are decided in {sets}.")
+            sets, least = ", ".join(low), f"less than {analysis.runs[m].min_coverage:.0%}"
+            found.append(f"{analysis.labels[m]}: no headline, for {least} of the turns are decided in {sets}.")
     return found
 
 

@@ -12,7 +12,7 @@ from sequor.report.figures_models import bounds, completion, differences, judges
 def more_figures(analysis: Analysis, categories: Mapping[str, str]) -> Iterator[Figure]:
     if not analysis.judged:
         return
-    if len(analysis.judged) > 1 and analysis.common:
+    if len(analysis.judged) > 1 and analysis.ranking:
         yield ranking(analysis)
         if any(p.test_set == "all" for p in analysis.pairs):
             yield differences(analysis)

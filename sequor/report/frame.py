@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sequor.metrics import FAILED, PASSED, UNDECIDED
+from sequor.metrics import FAILED, MIN_COVERAGE, PASSED, UNDECIDED
 from sequor.types import Constraint
 
 SATISFIED, VIOLATED, UNREADABLE, JUDGE_ERROR, MISSING = range(5)
@@ -128,6 +128,8 @@ class Run(Struct, frozen=True):
     """Records of a key that was there already; the first counts."""
     chosen: bool = False
     """The judge was made to choose a verdict; it could not leave one out, nor reason."""
+    min_coverage: float = MIN_COVERAGE
+    """Of a test set, below which it has no headline."""
 
     @property
     def length(self) -> int:

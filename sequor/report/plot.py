@@ -5,6 +5,7 @@
 2. Text that a model or a user wrote is never read as mathematics.
 """
 
+import io
 import logging
 import warnings
 from collections.abc import Callable, Sequence
@@ -69,10 +70,17 @@ def save(draw: Callable[[], Any], path: Path) -> None:
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure = draw()
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None, "Producer": "Sequor"})
+        _write(figure, path.with_suffix(".pdf"), metadata={"CreationDate": None, "Producer": "Sequor"})
         figure.set_layout_engine("none")  # what was laid out for one file stands for the other
-        figure.savefig(path.with_suffix(".png"), dpi=200, metadata={"Software": "Sequor"})
+        _write(figure, path.with_suffix(".png"), dpi=200, metadata={"Software": "Sequor"})
         plt.close(figure)
+
+
+def _write(figure: Any, path: Path, **how: Any) -> None:
+    """By way of the memory: on a full disk matplotlib fails with an error of its own."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix[1:], **how)
+    path.write_bytes(drawn.getvalue())
 
 
 def plain(axes: Any) -> None:

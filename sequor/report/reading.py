@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from sequor.errors import NOT_JSON, BadInput
-from sequor.metrics import better, in_table_order
+from sequor.metrics import MIN_COVERAGE, better, in_table_order
 from sequor.report.frame import MISSING, STATUSES, UNTOLD, VERDICTS, Run, SetFrame, Slots, Turns
 from sequor.run_folder import RunFile, RunFolder
 from sequor.types import TASK_COMPLETION, Constraint, TestSet
@@ -101,6 +101,7 @@ def read(path: Path, label: str, judge: str | None = None) -> Read:
             key.endswith(".sampling.choices") and key.startswith("judge[") and value != "none"
             for key, value in file.fingerprint.items()
         ),
+        min_coverage=float(file.config.get("min_coverage", MIN_COVERAGE)),
     )
     places = Places(
         {name: Place(layout.turn_start, layout.turn_size) for name, layout in layouts.items()},

@@ -67,7 +67,8 @@ def write_report(paths: list[Path], out: Path | None, options: Options) -> Made:
         inspect_log.require()
     out = out or _default_out(paths)
     _refuse_other(out)
-    part = out.with_name(f".{out.name}.part")
+    place = out.resolve()  # `.` has no name
+    part = place.with_name(f".{place.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     (part / MARK).touch()
@@ -76,9 +77,9 @@ def write_report(paths: list[Path], out: Path | None, options: Options) -> Made:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    if out.exists():
-        shutil.rmtree(out)
-    part.replace(out)
+    if place.exists():
+        shutil.rmtree(place)
+    part.replace(place)
     return replace(made, out=out)
 
 
@@ -185,7 +186,7 @@ def _write_figures(folder: Path, analysis: Analysis, options: Options) -> list[F
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(figure.columns)
         writer.writerows(["" if cell is None else cell for cell in row] for row in figure.rows)
-        (folder / f"{figure.name}.csv").write_text(text.getvalue())
+        (folder / f"{figure.name}.csv").write_text(text.getvalue(), "utf-8")
         drawn.append(figure)
     return drawn
 

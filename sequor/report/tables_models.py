@@ -36,7 +36,8 @@ def main(analysis: Analysis) -> Table:
                 s = analysis.cells[m, name].score
                 o = s.overall
                 row: list[Cell] = [analysis.labels[m], set_title(name), s.dialogues, analysis.mean(m, name)]
-                row += [s.turns[0].accuracy, s.turns[-1].accuracy, analysis.drop(m, name), s.worst_minus_best]
+                rest = [s.turns[0].accuracy, s.turns[-1].accuracy, analysis.drop(m, name), s.worst_minus_best]
+                row += [None] * len(rest) if analysis.low(m, name) else rest
                 rows.append([*row, o.coverage, o.lower, o.upper])
     note = (
         "Per-turn accuracy in percent: passed / (passed + failed), mean over turns. Coverage: share of turns decided; "
@@ -58,7 +59,7 @@ def overview(analysis: Analysis) -> Table:
     )
     rows: list[list[Cell]] = []
     for m in analysis.judged:
-        means: list[Cell] = [analysis.cells[m, s].score.mean if (m, s) in analysis.cells else None for s in sets]
+        means: list[Cell] = [analysis.cells[m, s].score.mean if m in analysis.headed(s) else None for s in sets]
         place = analysis.ranking.get(m)
         ties = ", ".join(analysis.labels[other] for other in analysis.ties(m)) or "–"
         ranked = [place.points, place.rank, place.first] if place else [UNKNOWN, UNKNOWN, None]
