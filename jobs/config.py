@@ -199,6 +199,9 @@ def _resolve(config: RunConfig, name: str) -> RunConfig:
         raise BadInput(f"{name}: sets: no test set is named")
     if config.candidate.engine == "api" and config.candidate.reasoning_history != "none":
         raise BadInput(f"{name}: candidate.reasoning_history: an endpoint's template is its own affair; only none")
+    for role, engine in {"candidate": config.candidate, **config.judges}.items():
+        if engine.engine == "api" and engine.chat_template is not None:
+            raise BadInput(f"{name}: {where(role)}.chat_template: an endpoint's template is its own affair")
     if config.judge is None:
         if config.more_judges:
             raise BadInput(f"{name}: more_judges: there is no judge before them")

@@ -11,7 +11,7 @@ from hashlib import sha256
 from msgspec.structs import asdict
 
 from cluster import weights
-from cluster.settings import EngineSettings
+from cluster.settings import ApiSettings, EngineSettings
 from cluster.weights import ModelFiles
 from jobs.config import RunConfig
 from sequor.errors import BadInput
@@ -67,6 +67,10 @@ def engine_fingerprint(group: str, settings: EngineSettings, files: ModelFiles) 
         parts["reasoning_history"] = settings.reasoning_history
     if settings.engine == "scripted":
         parts["script"] = settings.script
+    if settings.engine == "api":  # what differs from the defaults, likewise
+        defaults, own = asdict(ApiSettings()), asdict(settings.api or ApiSettings())
+        telling = ("context_tokens", "tokenizer", "send_seed", "extra_body")
+        parts |= {f"api.{key}": str(own[key]) for key in telling if own[key] != defaults[key]}
     parts |= {f"sampling.{key}": _text(value) for key, value in asdict(settings.sampling).items()}
     args = {key: value for key, value in sorted(settings.engine_args.items()) if key not in NEUTRAL_ENGINE_ARGS}
     parts["engine_args"] = ", ".join(f"{key}={value}" for key, value in args.items()) or "none"

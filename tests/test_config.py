@@ -1,5 +1,6 @@
 """Settings: every mistake is one line that names file and key."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from jobs.curation import KINDS, words_to_config
 from jobs.fingerprint import fingerprint
 from jobs.known import known_settings, parallel_size, with_known
 from sequor.errors import BadInput
+from sequor.prompts import render as prompts
 from sequor.run_folder import refuse_difference
 
 
@@ -34,6 +36,14 @@ CANDIDATE = "candidate: {model: a}\n"
         (CANDIDATE + "sets: [sinlge]", "sets: 'sinlge' is none of single, tuples_3"),
         (CANDIDATE + "scheduler: {pacing: fast}", "scheduler.pacing: Invalid enum value 'fast'"),
         ("candidate: {model: a, sampling: {temperature: -1}}", "candidate.sampling.temperature"),
+        (
+            "candidate: {model: a, engine: api, chat_template: t.jinja}",
+            "candidate.chat_template: an endpoint's template is its own affair",
+        ),
+        (
+            CANDIDATE + "judge: {model: b}\nmore_judges: [{model: c, engine: api, chat_template: t.jinja}]",
+            "more_judges[0].chat_template: an endpoint's template is its own affair",
+        ),
         ("- a", "not a mapping"),
         ("a: [", "while parsing"),
     ],
@@ -179,6 +189,39 @@ def test_whatever_can_change_a_result_changes_the_fingerprint_also_where_it_was_
         refuse_difference(Path("run"), before, after)
     with pytest.raises(BadInput, match="another configuration"):
         refuse_difference(Path("run"), after, before)
+
+
+# Burned users, 9: old answers under a new prompt, template or way of asking.
+def test_prompts_templates_and_ways_of_asking_are_part_of_the_fingerprint(tmp_path, monkeypatch):
+    files = {role: weights.ModelFiles("p", "d") for role in ("candidate", "judge")}
+    template = tmp_path / "t.jinja"
+
+    def differs(words: list[str], more: list[str], change=lambda: None) -> bool:
+        before = fingerprint(load(None, [*SCRIPTED, *words]), [], files)
+        change()
+        after = fingerprint(load(None, [*SCRIPTED, *words, *more]), [], files)
+        try:
+            refuse_difference(Path("run"), before, after)
+        except BadInput:
+            return True
+        return False
+
+    template.write_text("{{ messages }}")
+    own = [f"candidate.chat_template={template}"]
+    assert differs(own, [], lambda: template.write_text("{{ messages[0] }}"))
+    assert not differs(own, [], lambda: os.utime(template, (1, 1)))
+    api = ["candidate.engine=api"]
+    for word in ("extra_body={reasoning: {effort: high}}", "context_tokens=4096", "send_seed=false", "tokenizer=a/b"):
+        assert differs(api, [f"candidate.api.{word}"]), word
+    assert not differs(api, ["candidate.api.concurrency=3"])
+    source = prompts.source
+    for name in ("judge", "completion"):
+
+        def reworded(asked: str, name: str = name) -> str:
+            return source(asked) + "!" * (asked == name)
+
+        with monkeypatch.context() as patch:
+            assert differs(["task_completion=true"], [], lambda: patch.setattr(prompts, "source", reworded)), name  # noqa: B023
 
 
 def test_what_only_changes_the_speed_does_not():
