@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import typer
 
 from cluster.driver import ClusterError, Unreachable
+from jobs.conduct import stopping_signals
 from jobs.storage import check_out
 from sequor.errors import BadInput
 from sequor.types import TEST_SETS
@@ -369,7 +370,12 @@ def judge_judges(words: Words = None, out: Out = Path("runs/judges")) -> None:
 
 def main() -> None:
     """Turns the errors that a user can act on into one line and an exit code; anything else keeps its traceback."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a run takes it over (jobs/conduct.py)
+    if broken := next((word for word in sys.argv if not word.isascii() and _is_no_utf8(word)), None):
+        _die(f"command line: {ascii(broken)} is no UTF-8", BAD_INPUT)
+    for stream in (sys.stdout, sys.stderr):  # a terminal's encoding may lack what a model's name or a path has
+        stream.reconfigure(errors="backslashreplace")
+    for signum in stopping_signals():
+        signal.signal(signum, signal.default_int_handler)  # until a run takes it over
     try:
         app()
     except KeyboardInterrupt:
@@ -386,6 +392,15 @@ def main() -> None:
         if error.filename is None and error.errno is None:
             raise
         _die(f"{error.filename or 'writing'}: {os.strerror(error.errno)}", ENGINE_FAILED)
+
+
+def _is_no_utf8(word: str) -> bool:
+    """Bytes that are none come as half characters, which no file of a run could hold."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _die(message: str, code: int) -> None:

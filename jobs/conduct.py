@@ -11,12 +11,18 @@ from cluster.driver import Driver
 COMPLETE, INCOMPLETE, FAILED, STOPPED = 0, 3, 4, 75
 
 
+def stopping_signals() -> tuple[signal.Signals, ...]:
+    """SIGHUP too, the end of a terminal or a connection, unless whoever started us (nohup) has it ignored."""
+    hung_up = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+    return signal.SIGTERM, signal.SIGINT, *hung_up
+
+
 async def conduct(driver: Driver, watching: Coroutine) -> bool:
-    """Play to the end (True), or to SIGTERM or SIGINT (False). `watching` runs beside it until then.
+    """Play to the end (True), or to a signal (False). `watching` runs beside it until then.
 
     Raises what Driver.play and `watching` raise: a run that nobody can look at any more is stopped.
     """
-    for signum in (signal.SIGTERM, signal.SIGINT):
+    for signum in stopping_signals():
         asyncio.get_running_loop().add_signal_handler(signum, driver.stop)
     watcher = asyncio.create_task(watching)
     watcher.add_done_callback(lambda _: driver.stop())
@@ -34,7 +40,7 @@ async def conduct(driver: Driver, watching: Coroutine) -> bool:
 
 def no_more_signals() -> None:
     """After a stop: what is left takes seconds, and a second Ctrl-C in it would leave by another exit code."""
-    for signum in (signal.SIGTERM, signal.SIGINT):
+    for signum in stopping_signals():
         signal.signal(signum, signal.SIG_IGN)
 
 

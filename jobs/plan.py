@@ -86,7 +86,7 @@ def plan(config: RunConfig, assumed: Assumed, console: Console) -> None:
         settings = config.engine(role)
         work, memory = replica(role, config, files[role], test_sets, assumed)
         speed = assumed.candidate_speed if role == "candidate" else assumed.judge_speed
-        console.rule(f"[bold]{role}: {settings.model}", align="left")
+        console.rule(f"{role}: {settings.model}", align="left")
         if memory is not None:
             _show_memory(memory, work, config, settings, console)
         hours[role] = work.output / speed / settings.replicas / 3600

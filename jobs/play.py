@@ -43,7 +43,7 @@ def play_all(configs: dict[str, RunConfig], out: Path, verbs: tuple[str, ...], a
     code = Campaign(runs, out, screen).play()
     for run in runs:
         if len(runs) > 1:
-            screen.rule(f"[bold]{run.name}", align="left")
+            screen.rule(run.name, align="left")
         low = _show(run, code, screen)
         code = INCOMPLETE if code == COMPLETE and low else code
     return code

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import os
 import sys
 import time
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from cluster.driver import Pool
 from jobs.counters import NOTHING, Bill, Earlier, pool_status
@@ -127,7 +129,7 @@ class Display:
                 bars.stop()
 
     def _bars(self) -> Progress:
-        name, note = TextColumn("{task.description:10}"), TextColumn("{task.fields[note]}")
+        name, note = (TextColumn(text, markup=False) for text in ("{task.description:10}", "{task.fields[note]}"))
         bars = Progress(name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note, console=self._console)
         for watch in self._watches:
             bars.add_task(f"{watch.name} turns".strip(), note="engines are starting")
@@ -148,6 +150,20 @@ def _note(pool: dict[str, Any]) -> str:
     return f"{pool['replicas']} up, {pool['live']} live, {pool['output_tokens_per_s']:.0f} tok/s"
 
 
-def console() -> Console:
+class PlainConsole(Console):
+    """Takes what it prints for text: names of models and folders, and what an engine says, may look like markup."""
+
+    def __init__(self, **how: Any):
+        super().__init__(highlight=False, markup=False, emoji=False, **how)
+
+    def rule(self, title: str | Text = "", **how: Any) -> None:
+        super().rule(Text(title, "bold") if isinstance(title, str) else title, **how)
+
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more: no reason to end a run of hours."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
+def console() -> PlainConsole:
     """For people: bars and colours on a terminal, plain text elsewhere."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160, highlight=False)
+    return PlainConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 160)

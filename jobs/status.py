@@ -20,6 +20,8 @@ def show(out: Path, console: Console) -> None:
     if not (out / "run.json").exists():
         raise BadInput(f"{out}/run.json: not there; is this the folder of a run?")
     s = read_json(out / "status.json", dict, "the run has not started to play")
+    if "updated" not in s:
+        raise BadInput(f"{out}/status.json: the run has not started to play")
     age = max(0.0, time.time() - s["updated"])
     state = s["state"]
     if state == "running" and age > STALE_S:

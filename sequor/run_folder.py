@@ -19,6 +19,7 @@ import os
 import socket
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,11 @@ class RunFolder:
     def test_sets(self) -> list[TestSet]:
         """What the run plays, in its own order. Raises BadInput."""
         by_name: dict[str, list[Dialogue]] = {}
+        seen: set[str] = set()
         for dialogue in Journal(self._dialogues, Dialogue):
+            if dialogue.key in seen:
+                raise BadInput(f"{self._dialogues}: {dialogue.key} stands there twice")
+            seen.add(dialogue.key)
             by_name.setdefault(dialogue.test_set, []).append(dialogue)
         if not by_name:
             raise BadInput(f"{self._dialogues}: no dialogue in it")
@@ -234,11 +239,16 @@ def content_digest(test_set: TestSet) -> str:
 def write_atomically(path: Path, data: bytes) -> None:
     """The old content or the new one, never half of it; also after a crash."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None  # a full disk names no file
 
 
 def read_json(path: Path, kind: Any, hint: str = "") -> Any:

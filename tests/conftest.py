@@ -1,6 +1,9 @@
-"""One real engine for all tests that only ask it something: it takes half a minute to start."""
+"""What several tests share: one real engine, which takes half a minute to start; a disk that is soon full."""
 
 import asyncio
+import os
+import shutil
+import subprocess
 from importlib.util import find_spec
 
 import pytest
@@ -32,3 +35,17 @@ def engine(model, run):
     started = run(VllmEngine.start(EngineSettings("tiny", sampling=GREEDY, max_model_len=1024), str(model)))
     yield started
     run(started.close())
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own: (folder, to resize or remount it)."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=192k", "none", str(folder)]
+    if os.geteuid() or not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here")
+    try:
+        yield folder, lambda how: subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

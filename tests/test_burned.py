@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -129,20 +128,6 @@ def test_any_text_and_any_name_goes_through_run_score_and_report(tmp_path):
 # Disks, clocks and hands
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of its own: (folder, to resize or remount it)."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=192k", "none", str(folder)]
-    if os.geteuid() or not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("no file system may be mounted here")
-    try:
-        yield folder, lambda how: subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 @pytest.mark.ray
 def test_a_full_disk_ends_the_run_in_one_line_and_the_same_command_completes_it(small_disk, tmp_path):
     folder, remount = small_disk
@@ -213,6 +198,12 @@ def test_a_run_on_one_machine_listens_on_loopback_alone(tmp_path):
         found = listening({process.pid, *descendants(process.pid)})
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
+    assert found and found <= LOOPBACK, found
+
+
+@pytest.mark.engine
+def test_a_real_engine_listens_on_loopback_alone(engine):
+    found = listening({os.getpid(), *descendants(os.getpid())})
     assert found and found <= LOOPBACK, found
 
 

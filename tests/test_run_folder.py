@@ -1,12 +1,15 @@
 """Who may write into a run's folder, and what it must be."""
 
+import io
 import os
 import socket
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from jobs.run import changed
+from jobs.status import show
 from sequor import run_folder
 from sequor.errors import BadInput
 from sequor.run_folder import RunFile, RunFolder, content_digest
@@ -109,6 +112,18 @@ def test_a_start_that_was_killed_half_way_is_begun_again(folder):
     (folder.path / ".run.json.123").write_text("{")
     folder.start(run_file(), [SET])
     assert folder.test_sets() == [SET]
+
+
+def test_a_dialogue_that_stands_there_twice_is_refused_and_never_counted_twice(folder):
+    path = folder.path / "dialogues.jsonl"
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(BadInput, match="dialogues.jsonl: .* stands there twice"):
+        folder.test_sets()
+
+
+def test_a_folder_that_was_claimed_and_never_played_has_a_status_of_one_line(folder):
+    with pytest.raises(BadInput, match="status.json: the run has not started to play"):
+        show(folder.path, Console(file=io.StringIO()))
 
 
 def test_an_empty_folder_is_no_run_to_be_read(tmp_path):
