@@ -20,7 +20,9 @@ from sequor.curation.select import (
     losses,
     read_ratings,
     sweep,
+    thin,
 )
+from sequor.metrics import MIN_COVERAGE
 from sequor.run_folder import write_atomically
 from sequor.tables import write_csv
 
@@ -45,6 +47,12 @@ def select(ratings: Path, out: Path, thresholds: Mapping[str, float], votes: int
     lost = {
         measure: sum(any(r.startswith(measure) for r in found) for found in reasons.values()) for measure in MEASURES
     }
+    few, enough = thin(rated, kept)
+    if few:
+        share = f"less than {100 * MIN_COVERAGE:g}% of the votes that others have"
+        console.print(
+            f"WARNING: {few:,} of the kept rest on {share} (--votes {enough} leaves them out)", soft_wrap=True
+        )
     console.print(f"{out}: constraints/single.jsonl, dropped.jsonl, sweep.csv, figures/", soft_wrap=True)
     lost_words = " ".join(f"{measure}={count}" for measure, count in lost.items())
     console.print(f"in={len(rated)} {lost_words} kept={len(kept)}")

@@ -6,12 +6,13 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jobs.progress import console
 from jobs.select import select
 from sequor import released
-from sequor.curation.select import MEASURES, Rated, bins, category_counts, kept_at, losses, read_ratings, sweep
+from sequor.curation.select import MEASURES, Rated, bins, category_counts, kept_at, losses, read_ratings, sweep, thin
 from sequor.errors import BadInput
 
 RELEASE = Path(os.environ.get("SEQUOR_RELEASE", Path(__file__).parents[2] / "shared" / "sequor-release"))
@@ -42,6 +43,17 @@ def test_what_has_no_rating_or_too_few_votes_does_not_stay():
     few = rated(n={"satisfiability": 3, "triviality": 10, "subjectivity": 10})
     assert losses(few, SEVENTY, votes=3) == []
     assert losses(few, SEVENTY, votes=4) == ["satisfiability: 3 readable votes, 4 wanted"]
+
+
+def test_a_hundred_percent_of_few_votes_is_said(tmp_path, capsys):
+    """Burned users, 2: unreadable or missing votes leave the denominator."""
+    whole, few = ({measure: count for measure in MEASURES} for count in (10, 8))
+    found = [rated("a", n=whole), rated("b", n=few), rated("c", n=whole | {"triviality": 9}), rated("d")]
+    assert thin(found, found) == (1, 9) and thin(found, found[:1]) == (0, 9) and thin([], []) == (0, 0)
+    path = write(tmp_path / "ratings.jsonl", *(msgspec.to_builtins(row) for row in found))
+    for votes, says in ((1, True), (9, False)):
+        select(path, tmp_path / "pool", SEVENTY, votes, console())
+        assert ("WARNING: 1 of the kept rest on less than 90%" in capsys.readouterr().out) == says
 
 
 def test_bins_hold_their_lower_end_and_the_last_one_both():

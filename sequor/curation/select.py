@@ -6,6 +6,7 @@
 3. What was not rated, or got too few readable votes, does not stay.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from msgspec import Struct
 from sequor.curation.candidates import CATEGORIES
 from sequor.errors import BadInput
 from sequor.jsonl import rows
+from sequor.metrics import MIN_COVERAGE
 from sequor.types import Constraint
 
 MEASURES = ("satisfiability", "triviality", "subjectivity")
@@ -71,6 +73,17 @@ def losses(row: Rated, thresholds: Mapping[str, float], votes: int = 1) -> list[
         elif value < thresholds[measure]:
             found.append(f"{measure}: {value:g} below {thresholds[measure]:g}")
     return found
+
+
+def thin(rated: Iterable[Rated], kept: Iterable[Rated]) -> tuple[int, int]:
+    """How many of the kept rest, in some measure, on less than MIN_COVERAGE of the votes that the best known one has
+    there: a hundred percent of few. And the least votes that would be enough in every measure."""
+    most = Counter[str]()
+    for row in rated:
+        most |= Counter(row.n or {})
+    enough = {measure: math.ceil(MIN_COVERAGE * count) for measure, count in most.items()}
+    few = [row for row in kept if any(count < enough[measure] for measure, count in (row.n or {}).items())]
+    return len(few), max(enough.values(), default=0)
 
 
 def constraint_of(row: Rated) -> Constraint:
