@@ -26,7 +26,7 @@ class Machine(Struct, frozen=True):
 
 def this_machine() -> Machine:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
-    return Machine(len(os.sched_getaffinity(0)), memory, _gpus())
+    return Machine(len(os.sched_getaffinity(0)), memory, _gpus(memory))
 
 
 def physical_cores() -> int:
@@ -40,12 +40,15 @@ def physical_cores() -> int:
     return len(cores)
 
 
-def _gpus() -> tuple[Gpu, ...]:
-    """By nvidia-smi; none where it is not there."""
+def _gpus(memory_gib: float) -> tuple[Gpu, ...]:
+    """By nvidia-smi; none where it is not there. `memory_gib`: of the machine, which some GPUs share ([N/A])."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     try:
         listed = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return ()
     rows = (line.rpartition(",") for line in listed.splitlines() if line.strip())
-    return tuple(Gpu(name.strip(), float(memory) / 1024) for name, _, memory in rows)
+    return tuple(
+        Gpu(name.strip(), float(memory) / 1024 if memory.strip().isdecimal() else memory_gib)
+        for name, _, memory in rows
+    )

@@ -88,7 +88,7 @@ def _sample(file: Path) -> bytes:
 
 def chat_template(settings: EngineSettings) -> str | None:
     """Text of the template that the settings name; None: the model's own. Raises OSError."""
-    return Path(settings.chat_template).expanduser().read_text() if settings.chat_template else None
+    return Path(settings.chat_template).expanduser().read_text("utf-8") if settings.chat_template else None
 
 
 def weight_bytes(files: ModelFiles) -> int | None:

@@ -47,7 +47,7 @@ def _introductions(folder: Path, sets: list[TestSet], constraints: tuple[Constra
         templates = introductions.recover([d for test_set in sets for d in test_set.dialogues], constraints)
     except BadInput as error:
         return f"no introductions recovered: {error}"
-    (folder / "introductions.yaml").write_text(introductions.to_yaml(templates))
+    (folder / "introductions.yaml").write_text(introductions.to_yaml(templates), "utf-8")
     counts = ", ".join(f"{kind} {len(templates[kind])}" for kind in introductions.KINDS)
     return f"introductions.yaml: the templates recovered from the dialogues ({counts})"
 

@@ -38,7 +38,7 @@ def report(
 def _categories(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")  # U+2028 stands in texts
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: {error}") from None
     for number, line in enumerate(lines, 1):
@@ -46,6 +46,6 @@ def _categories(path: Path) -> dict[str, str]:
             entry = json.loads(line) if line.strip() else {}
             if entry:
                 found[str(entry["id"])] = str(entry["category"] or "")
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise BadInput(f'{path}:{number}: not a JSON object with "id" and "category"') from None
     return {id: category for id, category in found.items() if category}

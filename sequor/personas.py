@@ -9,6 +9,9 @@ from sequor.errors import BadInput
 from sequor.jsonl import rows
 from sequor.types import Persona
 
+LONGEST_NAME = 200
+"""Bytes; file systems take 255, with an ending and what a file that is being written is called."""
+
 
 class _PersonaRow(Struct, frozen=True):
     persona: str | None = None
@@ -25,7 +28,7 @@ def load_personas(path: Path) -> list[Persona]:
         if not text:
             raise BadInput(f"{path}:{number}: a persona without text (key `persona`)")
         name = str(row.id) if row.id is not None else f"persona_{sha256(text.encode()).hexdigest()[:10]}"
-        if "/" in name or name.startswith("."):
+        if not set("/\0").isdisjoint(name) or name.startswith(".") or len(name.encode()) > LONGEST_NAME:
             raise BadInput(f"{path}:{number}: id {name!r} cannot be a file's name")
         if found.setdefault(name, Persona(name, text)).text != text:
             raise BadInput(f"{path}:{number}: id {name!r} stands for two personas")

@@ -24,7 +24,17 @@ from msgspec import Struct
 from sequor.errors import BadInput
 from sequor.jsonl import rows
 from sequor.regimes import is_name, parse_name
-from sequor.types import TEST_SETS, Constraint, ConstraintTuple, Dialogue, Regime, Task, TestSet, UserTurn
+from sequor.types import (
+    TASK_COMPLETION,
+    TEST_SETS,
+    Constraint,
+    ConstraintTuple,
+    Dialogue,
+    Regime,
+    Task,
+    TestSet,
+    UserTurn,
+)
 
 
 class _TurnRow(Struct, frozen=True):
@@ -158,6 +168,8 @@ def _check(constraint: Constraint, where: str) -> None:
         raise BadInput(f"{where}: a constraint without an id")
     if not constraint.text.strip():
         raise BadInput(f"{where}: constraint {constraint.id} is empty")
+    if constraint.id == TASK_COMPLETION:  # its verdicts would be taken for those on the task
+        raise BadInput(f"{where}: a constraint by the id {TASK_COMPLETION}, which names another question")
 
 
 def _not_empty(found: tuple[Row, ...], source: Path, what: str) -> tuple[Row, ...]:

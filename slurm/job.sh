@@ -42,7 +42,7 @@ words=("$@")
 if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
   list=${words[0]:-}
   [ -r "$list" ] || die 2 "${list:-job array}: no such file; line N of it holds the words of task N"
-  line=$(sed -n "${SLURM_ARRAY_TASK_ID}p" "$list")
+  line=$(sed -n "${SLURM_ARRAY_TASK_ID}{s/\r\$//;p}" "$list")  # a list from Windows ends its lines with \r\n
   [ -n "$line" ] || die 2 "$list: line $SLURM_ARRAY_TASK_ID, of task $SLURM_ARRAY_TASK_ID, is empty or not there"
   mapfile -d '' -t more < <(xargs printf '%s\0' <<<"$line")  # xargs knows quotes, and expands nothing
   words=("${words[@]:1}" "${more[@]}")

@@ -2,23 +2,34 @@
 
     python tests/fuzzing.py --minutes 60 [--only strict,released,...]
 
+Ends with `minutes=N inputs=N faults=N`, minutes of CPU time; exit status 1 where there was a fault.
+
 A target gets something that hypothesis makes and may return a value or raise BadInput, whose message is one line;
-anything else is a fault, and hypothesis shows the smallest input for it. Texts are made of what breaks parsers: marks,
-quotes, tags, numbers, line ends of every kind, half surrogates, long repetitions.
+anything else is a fault, and hypothesis shows the smallest input for it. So is a value that no file of ours can hold,
+made of a text that one can. Texts are made of what breaks parsers: marks, quotes, tags, numbers, line ends of every
+kind, half surrogates, long repetitions.
 """
 
 import argparse
 import json
 import random
+import sys
 import time
+import traceback
+from collections import Counter
 from collections.abc import Callable
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
+import pyarrow
+import pyarrow.parquet
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from madeup import write_run
 
 from cluster.conversation import Exchange, Failure
 from cluster.window import fit
@@ -30,7 +41,12 @@ from sequor.gold import GoldAnswer
 from sequor.jsonl import rows
 from sequor.personas import load_personas
 from sequor.records import Journal, JudgementRecord, ReplyRecord, TurnRecord
+from sequor.report import reading
+from sequor.run_folder import RunFolder
+from sequor.scoring import score
 
+EXAMPLES = 500
+"""Inputs that a target gets in a row."""
 PIECES = (
     *(
         "Final verdict",
@@ -95,6 +111,7 @@ PIECES = (
         " ",
         "  ",
     ),
+    *('["a \\ud83d b"]', '\\udc00"', "[" * 50),
     *("\n\n\n", "{constraints}", "{{", "%}", "|", "/", "a", "É", "ß", "Start your answer with", "Do not use the word"),
 )
 TEXT = st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=40).map("".join)
@@ -127,12 +144,12 @@ FILE = st.builds(
 def in_file(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
     """A reader of files as a function of their bytes."""
 
-    def target(content: bytes) -> None:
+    def target(content: bytes) -> Any:
         with TemporaryDirectory() as folder:
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-            read(path)
+            return read(path)
 
     return target
 
@@ -173,9 +190,67 @@ def overridden(word: str) -> None:
     config.convert(raw, "command line")
 
 
-def listed(text: str) -> None:
+def listed(text: str) -> Any:
     found, dropped = listing.items(text)
     assert all(item.strip() for item in found) and all(loss.reason for loss in dropped)
+    return found
+
+
+@cache
+def parquet() -> bytes:
+    """A whole file of chats, to be damaged."""
+    said = [{"role": "user", "content": f"say {n} \U0001f600"} for n in range(5)]
+    columns = {"conversation_id": ["a", "b"], "language": ["English", None], "conversation": [said, said[:1]]}
+    file = BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    return file.getvalue()
+
+
+def damaged(hits: list[tuple[int, int]]) -> bytes:
+    content = bytearray(parquet())
+    for at, byte in hits:
+        content[at % len(content)] = byte
+    return bytes(content)
+
+
+CHANGES = ("drop", "double", "cut", "swap", "change")
+
+
+def changed_run(changes: list[tuple[str, str, int, bytes]]) -> None:
+    """A run's records, damaged: scores and report refuse them or find the same in them, line for line."""
+    with TemporaryDirectory() as folder:
+        run = write_run(Path(folder) / "run", {"single": {"a": "s v us", "b": "s - sv"}, "add_5": {"a": "s s s."}})
+        for name, what, number, content in changes:
+            path = run / f"{name}.jsonl"
+            lines = path.read_bytes().split(b"\n")
+            path.write_bytes(b"\n".join(_changed(lines, what, number % len(lines), content)))
+        try:
+            read = reading.read(run, "run").run
+        except BadInput:
+            return
+        try:
+            scores, tally = score(run)
+        except BadInput:
+            return
+    assert read.repeated == tally.repeated
+    for found in scores:
+        codes = read.sets[found.test_set].results(found.judge)
+        counts = Counter(codes.ravel().tolist())
+        overall = found.overall
+        assert [counts[n] for n in range(3)] == [overall.passed, overall.failed, overall.undecided]
+
+
+def _changed(lines: list[bytes], what: str, at: int, content: bytes) -> list[bytes]:
+    match what:
+        case "drop":
+            return lines[:at] + lines[at + 1 :]
+        case "double":
+            return [*lines[:at], lines[at], *lines[at:]]
+        case "cut":
+            return [*lines[:at], lines[at][: len(lines[at]) // 2]]
+        case "swap":
+            return [*lines[at:], *lines[:at]]
+    return [*lines[:at], content, *lines[at + 1 :]]
 
 
 YAML = FILE | ANY.map(lambda text: text.encode("utf-8", "replace"))
@@ -204,6 +279,23 @@ TARGETS: dict[str, tuple[st.SearchStrategy, Callable[[Any], Any]]] = {
     "chats-jsonl": (FILE, in_file("c.jsonl", lambda path: list(chats.read_chats(path)))),
     "chats-json": (FILE, in_file("c.json", lambda path: list(chats.read_chats(path)))),
     "chats-parquet": (FILE, in_file("c.parquet", lambda path: list(chats.read_chats(path)))),
+    "chats-damaged": (
+        st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=6).map(damaged),
+        in_file("c.parquet", lambda path: list(chats.read_chats(path))),
+    ),
+    "run-file": (FILE, in_file("run.json", lambda path: RunFolder(path.parent).read())),
+    "run": (
+        st.lists(
+            st.tuples(
+                st.sampled_from(("turns", "judgements", "dialogues")),
+                st.sampled_from(CHANGES),
+                st.integers(0, 40),
+                LINE.filter(lambda line: b"\n" not in line),
+            ),
+            max_size=3,
+        ),
+        changed_run,
+    ),
     "turns": (FILE, in_file("turns.jsonl", journal(TurnRecord))),
     "judgements": (FILE, in_file("judgements.jsonl", journal(JudgementRecord))),
     "window": (
@@ -211,6 +303,21 @@ TARGETS: dict[str, tuple[st.SearchStrategy, Callable[[Any], Any]]] = {
         window,
     ),
 }
+
+
+def utf8(text: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def text_of(found: Any) -> str:
+    """All text that is in a value."""
+    if isinstance(found, str):
+        return found
+    if isinstance(found, msgspec.Struct):
+        found = [getattr(found, name) for name in found.__struct_fields__]
+    elif isinstance(found, dict):
+        found = [*found, *found.values()]
+    return "".join(map(text_of, found)) if isinstance(found, list | tuple | set | frozenset) else ""
 
 
 def fuzz(name: str, examples: int, start: int) -> None:
@@ -228,31 +335,44 @@ def fuzz(name: str, examples: int, start: int) -> None:
     @given(strategy)
     def run(value: Any) -> None:
         try:
-            target(value)
+            found = target(value)
         except BadInput as error:
             assert str(error) and "\n" not in str(error), str(error)
+            return
+        if not isinstance(value, str) or utf8(value):
+            assert utf8(text_of(found)), found
 
     run()
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--minutes", type=float, default=60)
+    arguments.add_argument("--minutes", type=float, default=60, help="Of CPU time.")
     arguments.add_argument("--only", default=",".join(TARGETS))
     chosen = arguments.parse_args()
-    names, counts, slowest = chosen.only.split(","), dict.fromkeys(TARGETS, 0), dict.fromkeys(TARGETS, 0.0)
-    end, start = time.monotonic() + 60 * chosen.minutes, random.randrange(2**32)
+    names = chosen.only.split(",")
+    counts, slowest, faulty = dict.fromkeys(names, 0), dict.fromkeys(names, 0.0), []
+    start = random.randrange(2**32)
     print(f"seed {start}", flush=True)
-    while time.monotonic() < end:
-        for name in names:
-            began = time.monotonic()
-            fuzz(name, 500, start)
-            counts[name] += 500
-            slowest[name] = max(slowest[name], time.monotonic() - began)
+    while names and time.process_time() < 60 * chosen.minutes:
+        for name in list(names):
+            began = time.process_time()
+            try:
+                fuzz(name, EXAMPLES, start)
+            except Exception:
+                print(f"FAULT in {name}, seed {start}")
+                traceback.print_exc(file=sys.stdout)
+                sys.stdout.flush()
+                names.remove(name)  # it would find the same again
+                faulty.append(name)
+            counts[name] += EXAMPLES
+            slowest[name] = max(slowest[name], time.process_time() - began)
         start += 1
-    print(msgspec.json.format(msgspec.json.encode({name: counts[name] for name in names})).decode())
+    print(msgspec.json.format(msgspec.json.encode(counts)).decode())
     worst = max(slowest, key=lambda name: slowest[name])
-    print(f"slowest: {worst}, {slowest[worst]:.1f} s for 500; inputs={sum(counts.values())} faults=0")
+    print(f"slowest: {worst}, {slowest[worst]:.1f} s of CPU for {EXAMPLES}")
+    print(f"minutes={time.process_time() / 60:.1f} inputs={sum(counts.values())} faults={len(faulty)}")
+    sys.exit(bool(faulty))
 
 
 if __name__ == "__main__":

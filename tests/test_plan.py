@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.kvmath import KvShape, kv_shape, layer_kinds, parameters, weight_bytes
-from cluster.machine import Gpu, Machine
+from cluster.machine import Gpu, Machine, this_machine
 from jobs.config import load
 from jobs.data import load_test_sets
 from jobs.models import models
@@ -78,6 +78,14 @@ GLM_4_7_FLASH = {
     "kv_lora_rank": 512,
     "qk_rope_head_dim": 64,
 }
+
+
+def test_a_gpu_that_shares_the_machines_memory_has_all_of_it(monkeypatch):
+    listed = "NVIDIA H100 80GB HBM3, 81559\nNVIDIA GB10, [N/A]\n"
+    monkeypatch.setattr(subprocess, "run", lambda *args, **how: subprocess.CompletedProcess(args, 0, listed))
+    found = this_machine()
+    assert [gpu.name for gpu in found.gpus] == ["NVIDIA H100 80GB HBM3", "NVIDIA GB10"]
+    assert [gpu.memory_gib for gpu in found.gpus] == [81559 / 1024, found.memory_gib]
 
 
 def test_full_attention_keeps_key_and_value_of_every_kv_head():
