@@ -1,12 +1,14 @@
 """The same dialogues through a real `vllm serve` and on an engine of our own: the same greedy answers."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 
 import pytest
 from conftest import GREEDY
@@ -40,13 +42,13 @@ def served(model, tmp_path_factory):
     few = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(physical_cores())}
     environment = os.environ | ENVIRONMENT | (few if physical_cores() < FEW_CORES else {})
     log = tmp_path_factory.mktemp("serve") / "log"
-    with open(log, "wb") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environment) as server:
-        try:
-            _wait(f"http://127.0.0.1:{port}/health", server, log)
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            server.terminate()
-            server.wait(timeout=60)
+    with open(log, "wb") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
+    try:
+        _wait(f"http://127.0.0.1:{port}/health", server, log)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        _end(server)
 
 
 def _wait(url: str, server: subprocess.Popen, log) -> None:
@@ -58,6 +60,16 @@ def _wait(url: str, server: subprocess.Popen, log) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.5)
     raise AssertionError(log.read_text()[-4000:])
+
+
+def _end(server: subprocess.Popen) -> None:
+    """Also its engine: a process of its own, in the session that began with the server."""
+    server.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        server.wait(timeout=60)
+    with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
 
 
 def played(run, ask, turns: int = 4) -> list:
