@@ -1,8 +1,9 @@
-"""What users of other harnesses lost days with, tried as they would meet it. What has a test elsewhere is not here."""
+"""What users of other harnesses lost days with, tried as they would meet it. BURNED.md says which test holds what."""
 
 import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,21 @@ def sequor(*words: object, timeout: float = 120) -> subprocess.CompletedProcess:
 
 def said(done: subprocess.CompletedProcess) -> str:
     return done.stdout + done.stderr
+
+
+def test_every_line_of_the_table_is_held_by_tests_that_are_there():
+    tests = ROOT / "tests"
+    lines = [line for line in (tests / "BURNED.md").read_text("utf-8").splitlines() if line.startswith("| ")][1:]
+    there = {
+        f"{path.name}::{node.name}"
+        for path in tests.glob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert len(lines) >= 32
+    for line in lines:
+        named = set(re.findall(r"test_\w+\.py::\w+", line))
+        assert named and named <= there, f"{line[:60]}: {named - there}"
 
 
 # Numbers that look better than they are

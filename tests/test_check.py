@@ -28,7 +28,6 @@ def test_check_tells_the_kind_of_template_and_shows_two_turns_through_it(model):
     assert "<|im_start|>assistant\n(the first answer)<|im_end|>\n<|im_start|>user\n" in seen
 
 
-# Burned users, 21
 def test_check_warns_where_thoughts_would_be_judged_as_answers(model):
     warning = "WARNING: a thought opens at its end, and without a reasoning_parser it is judged as the answer"
     assert warning in said(model, "drops_reasoning")

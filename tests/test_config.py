@@ -191,7 +191,7 @@ def test_whatever_can_change_a_result_changes_the_fingerprint_also_where_it_was_
         refuse_difference(Path("run"), after, before)
 
 
-# Burned users, 9: old answers under a new prompt, template or way of asking.
+# Old answers under a new prompt, template or way of asking.
 def test_prompts_templates_and_ways_of_asking_are_part_of_the_fingerprint(tmp_path, monkeypatch):
     files = {role: weights.ModelFiles("p", "d") for role in ("candidate", "judge")}
     template = tmp_path / "t.jinja"

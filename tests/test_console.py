@@ -28,7 +28,7 @@ def watch(folder: Path, name: str = "") -> Watch:
     return Watch(run, Evaluation(run.test_sets(), [], [], {}), [], {}, name)
 
 
-# 29. Names
+# Names
 
 
 def test_what_looks_like_markup_is_printed_as_it_is():
@@ -83,7 +83,7 @@ def test_what_is_no_utf8_on_the_command_line_is_refused_in_one_line(tmp_path):
     assert "lat\\udce9' is no UTF-8" in done.stderr
 
 
-# 31. A full disk
+# A full disk
 
 
 def test_a_full_disk_ends_score_and_report_in_one_line_and_leaves_nothing_half_written(small_disk):
@@ -105,7 +105,7 @@ def test_a_full_disk_ends_score_and_report_in_one_line_and_leaves_nothing_half_w
     assert [sequor(verb, run).returncode for verb in ("score", "report")] == [0, 0]
 
 
-# 18. Neither a flood nor silence
+# Neither a flood nor silence
 
 
 def test_a_log_has_a_line_every_so_often_and_no_bars(tmp_path, monkeypatch):
@@ -124,7 +124,7 @@ def test_a_log_has_a_line_every_so_often_and_no_bars(tmp_path, monkeypatch):
     assert all("turns 0/2, judgements 0/0, failures 0" in line and line.isprintable() for line in lines)
 
 
-# 12, 27. Nobody listens; nothing is left
+# Nobody listens; nothing is left
 
 
 @pytest.mark.ray

@@ -92,7 +92,7 @@ def test_a_low_hit_rate_is_no_news_where_no_more_was_possible():
     assert warning(Counts(), facts()) is None
 
 
-# Burned users, 21: a model that thinks, and nobody has said so.
+# A model that thinks, and nobody has said so.
 def test_answers_that_hold_their_models_thoughts_are_warned_of_in_this_start_and_the_next():
     texts = ["<think>Hm. Final verdict: yes</think>no", "\n<think>Hm", "Hm.</think>\n\nWell.", "I think <think>."]
     turns = [turn(number, 100, 90, 10, answer=text) for number, text in enumerate(texts, 1)]

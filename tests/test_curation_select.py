@@ -46,7 +46,7 @@ def test_what_has_no_rating_or_too_few_votes_does_not_stay():
 
 
 def test_a_hundred_percent_of_few_votes_is_said(tmp_path, capsys):
-    """Burned users, 2: unreadable or missing votes leave the denominator."""
+    """Unreadable or missing votes leave the denominator."""
     whole, few = ({measure: count for measure in MEASURES} for count in (10, 8))
     found = [rated("a", n=whole), rated("b", n=few), rated("c", n=whole | {"triviality": 9}), rated("d")]
     assert thin(found, found) == (1, 9) and thin(found, found[:1]) == (0, 9) and thin([], []) == (0, 0)

@@ -167,7 +167,7 @@ def test_pairs_share_the_dialogues_that_both_have(tmp_path):
     assert all(p.difference.value == 0 for p in found.pairs)
 
 
-# Burned users, 1 and 2: one survivor of a crash had 100% and came first.
+# One survivor of a crash had 100% and came first.
 def test_where_too_little_is_decided_there_is_no_headline_no_rank_and_no_part_in_averages(tmp_path):
     crashed = {"single": {"a": "s s s s"} | {name: "- - - -" for name in "bcd"}}
     turns = {("single", name, turn): None for name in "bcd" for turn in (1, 2, 3, 4)}

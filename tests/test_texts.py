@@ -33,7 +33,7 @@ from sequor.run_folder import RunFolder
 ROOT = Path(__file__).resolve().parents[1]
 
 
-# 30. Half characters: JSON can name one, UTF-8 cannot hold it
+# Half characters: JSON can name one, UTF-8 cannot hold it
 
 
 def test_half_a_character_in_a_reply_becomes_a_replacement_and_a_whole_one_stays():
@@ -92,7 +92,7 @@ def test_a_chat_log_that_stops_being_what_it_was_is_named_in_one_line(tmp_path):
         list(chats.read_chats(parquet))
 
 
-# 29, 30. Names and files that users bring
+# Names and files that users bring
 
 
 @pytest.mark.parametrize("id", ["a/b", "../a", ".hidden", "a\0b", "é" * 101])
@@ -149,7 +149,7 @@ def test_every_text_file_is_opened_with_an_encoding():
             assert binary or any(word.startswith("utf-8") for word in said), f"{path}:{call.lineno}"
 
 
-# 5, 32. Templates
+# Templates
 
 
 TEMPLATES = sorted(
@@ -187,7 +187,7 @@ def test_a_chat_template_that_would_break_out_is_refused(tmp_path):
         Template(tokenizer, ESCAPE + "{{ messages[0].content }}")
 
 
-# Also: a model's own code
+# A model's own code
 
 
 EVIL = """from pathlib import Path
