@@ -185,6 +185,8 @@ def test_where_too_little_is_decided_there_is_no_headline_no_rank_and_no_part_in
     assert all({p.first, p.second} == {0, 1} for p in found.pairs) and found.pairs
     for table in (tables_models.change(found, "drop", "t", "t"), tables_models.overview(found)):
         assert table.csv().splitlines()[3].startswith("crashed,,")
+    assert [found.label_on(m, "single") for m in range(3)] == ["n", "m", "crashed (25% decided)"]
+    assert not found.at(2, "single", 0).known and found.at(1, "single", 0).known
     row = tables_models.main(found).csv().splitlines()[3].split(",")
     assert row[:3] == ["crashed", "Single", "4"] and row[-3:] == ["25.0", "25.0", "100.0"] and not any(row[3:-3])
     assert any("crashed: no headline, for less than 90%" in note for note in found.notes)

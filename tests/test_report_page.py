@@ -202,6 +202,21 @@ def test_every_link_leads_somewhere(page, report):
     assert page.evaluate("[...document.images].filter(i => i.naturalWidth > 100).length") > 10
 
 
+def test_a_curve_of_what_is_mostly_undecided_is_faint_and_a_lone_point_is_seen(page, tmp_path):
+    crashed = {"single": {"a": "s s s s"} | {name: "- - - -" for name in "bcd"}}
+    whole = {"single": {name: "s s v s" for name in "abcd"}}
+    runs = [write_run(tmp_path / name, sets, model=name) for name, sets in (("crashed", crashed), ("whole", whole))]
+    write_report(runs, tmp_path / "out", Options(resamples=50, processes=1))
+    visit(page, tmp_path / "out")
+    curves = page.locator("section.card", has_text="Accuracy at each turn")
+    expect(curves.locator(".legend")).to_contain_text("crashed (25% decided)")
+    expect(curves.locator(".faint")).to_have_count(1)
+    expect(curves).to_contain_text("Faint: too little is decided to compare it.")
+    count = page.locator("section.card", has_text="Constraints in force")
+    assert [box["width"] > 2 for box in (s.bounding_box() for s in count.locator(".series").all())] == [True, True]
+    expect(page.locator("section.card", has_text="Turns since")).to_contain_text("Too few verdicts for a curve.")
+
+
 def test_what_is_not_there_is_said(page, report):
     visit(page, report, "#/transcript?set=everything&dialogue=nobody")
     expect(page.locator("main")).to_contain_text("There is no such dialogue in this report: nobody")

@@ -131,9 +131,14 @@ class Analysis:
         """Rule 5: no headline."""
         return self.cells[m, test_set].score.overall.coverage < self.runs[m].min_coverage
 
-    def headed(self, test_set: str) -> list[int]:
+    def with_headline(self, test_set: str) -> list[int]:
         """Models with a headline on this set."""
         return [m for m in self.models_of(test_set) if not self.low(m, test_set)]
+
+    def label_on(self, m: int, test_set: str) -> str:
+        """With what is decided, where that is too little."""
+        decided = self.cells[m, test_set].score.overall.coverage
+        return f"{self.labels[m]} ({decided:.0%} decided)" if self.low(m, test_set) else self.labels[m]
 
     def curve(self, m: int, test_set: str) -> Curve:
         cell = self.cells[m, test_set]
@@ -141,7 +146,7 @@ class Analysis:
 
     def mean_curve(self, test_set: str) -> Curve:
         """Over the models that have a headline on the set, or, where none has, all that have the set; rule 3."""
-        models = self.headed(test_set) or self.models_of(test_set)
+        models = self.with_headline(test_set) or self.models_of(test_set)
         value = mean_of_known(np.stack([self.cells[m, test_set].accuracy for m in models]), axis=0)
         samples = mean_of_known(np.stack([self.cells[m, test_set].samples for m in models]), axis=0)
         return Curve(value, *interval(samples))
@@ -152,6 +157,8 @@ class Analysis:
 
     def at(self, m: int, test_set: str, turn: int) -> Estimate:
         """Accuracy at one turn; -1 for the last."""
+        if self.low(m, test_set):
+            return UNKNOWN
         cell = self.cells[m, test_set]
         return _estimate(cell.score.turns[turn].accuracy, cell.samples[:, turn])
 
@@ -174,7 +181,7 @@ class Analysis:
 
     def average(self, what: str, test_set: str) -> Estimate:
         """Of `drop`, `worst_minus_best` or `mean` over models; rule 3 (no interval: see the models' own)."""
-        values = [getattr(self, what)(m, test_set).value for m in self.headed(test_set)]
+        values = [getattr(self, what)(m, test_set).value for m in self.with_headline(test_set)]
         return Estimate(float(mean_of_known(np.array(values))), float("nan"), float("nan")) if values else UNKNOWN
 
     @cached_property
@@ -213,7 +220,7 @@ class Analysis:
             rows = []
             for a in self.judged:
                 for b in self.judged:
-                    if a < b and sets and all(m in self.headed(s) for m in (a, b) for s in sets):
+                    if a < b and sets and all(m in self.with_headline(s) for m in (a, b) for s in sets):
                         rows.append((a, b, *self._difference(a, b, sets)))
             rows = [row for row in rows if row[4] is not None]
             adjusted = statistics.holm([statistics.two_sided(samples) for *_, samples in rows])

@@ -36,7 +36,9 @@ def accuracy_per_turn(analysis: Analysis) -> Figure:
     count, best = len(analysis.judged), analysis.best
     panels: list[tuple[str, dict[str, Curve]]] = []
     if count > 1:
-        panels.append((f"Mean of {count} models", {s: analysis.mean_curve(s) for s in sets}))
+        numbers = sorted({len(analysis.with_headline(s) or analysis.models_of(s)) for s in sets})
+        said = " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
+        panels.append((f"Mean of {said} models", {s: analysis.mean_curve(s) for s in sets}))
     lead = best if best is not None else analysis.judged[0]
     if count == 1 or best is not None:
         title = f"{'Best model: ' if count > 1 else ''}{analysis.labels[lead]}"
@@ -70,10 +72,8 @@ def accuracy_per_turn(analysis: Analysis) -> Figure:
 def first_and_last(analysis: Analysis) -> Figure:
     """Figure 6: from the first turn to the last, one line a model, the mean in colour."""
     sets = [s for s in analysis.sets if analysis.models_of(s)]
-    ends = {
-        s: np.array([[analysis.cells[m, s].accuracy[turn] for turn in (0, -1)] for m in analysis.models_of(s)])
-        for s in sets
-    }
+    there = {s: analysis.with_headline(s) or analysis.models_of(s) for s in sets}
+    ends = {s: np.array([[analysis.cells[m, s].accuracy[turn] for turn in (0, -1)] for m in there[s]]) for s in sets}
 
     def draw() -> Any:
         figure, axes = plot.canvas(1, len(sets), width=1.15 * len(sets) + 0.9, height=2.9, sharey=True)
@@ -130,7 +130,7 @@ def everything(analysis: Analysis) -> Figure:
         for m, curve in curves.items():
             there = Curve(*(side[steps - 1] for side in (curve.value, curve.low, curve.high)))
             plot.line(axis, steps, there, styles[m], marker=styles[m].marker, markersize=4)
-        ends = [(100 * c.value[-1], analysis.labels[m], styles[m].colour) for m, c in curves.items()]
+        ends = [(100 * c.value[-1], analysis.label_on(m, name), styles[m].colour) for m, c in curves.items()]
         plot.turns_axis(axis, analysis.turns)
         plot.label_ends(axis, analysis.turns, ends)
         plot.percent_axis(axis)
@@ -160,7 +160,7 @@ def heatmap(analysis: Analysis, name: str) -> Figure:
 
     def draw() -> Any:
         figure, axes = plot.canvas(width=min(11.0, 2.0 + 0.19 * turns), height=0.75 + 0.24 * len(models))
-        image = plot.heatmap(axes[0, 0], shares, [analysis.labels[m] for m in models])
+        image = plot.heatmap(axes[0, 0], shares, [analysis.label_on(m, name) for m in models])
         plot.turns_axis(axes[0, 0], turns)
         axes[0, 0].set_xticks([t - 1 for t in axes[0, 0].get_xticks()], [f"{t:.0f}" for t in axes[0, 0].get_xticks()])
         axes[0, 0].set_xlim(-0.5, turns - 0.5)

@@ -79,6 +79,8 @@ def _cell(analysis: Analysis, m: int, name: str) -> dict[str, Any] | None:
         "mean": _estimate(analysis.mean(m, name)),
         "drop": _estimate(analysis.drop(m, name)),
         "coverage": _number(cell.score.overall.coverage),
+        "label": analysis.label_on(m, name),
+        "faint": analysis.low(m, name),
         "bounds": [_number(cell.score.overall.lower), _number(cell.score.overall.upper)],
         "dialogues": len(cell.results),
         "survival": _curve(survival_curve(analysis, m, name)),

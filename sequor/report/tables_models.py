@@ -59,7 +59,7 @@ def overview(analysis: Analysis) -> Table:
     )
     rows: list[list[Cell]] = []
     for m in analysis.judged:
-        means: list[Cell] = [analysis.cells[m, s].score.mean if m in analysis.headed(s) else None for s in sets]
+        means: list[Cell] = [analysis.cells[m, s].score.mean if m in analysis.with_headline(s) else None for s in sets]
         place = analysis.ranking.get(m)
         ties = ", ".join(analysis.labels[other] for other in analysis.ties(m)) or "–"
         ranked = [place.points, place.rank, place.first] if place else [UNKNOWN, UNKNOWN, None]

@@ -35,7 +35,7 @@ const charts = (() => {
       const X = (at) => LEFT + (steps > 1 ? ((at - first) / (last - first)) * (W - LEFT - RIGHT) : (W - LEFT - RIGHT) / 2);
       const Y = (share) => TOP + (1 - share) * (height - TOP - BOTTOM);
       const svg = frame(W, height, X, Y, { first, last, xlabel, opens, label: `${title}. Arrow keys move over ${xlabel} and line${opens ? ", Enter opens what failed there" : ""}.` });
-      const groups = series.map((s) => h("svg:g", { style: { "--c": s.colour } },
+      const groups = series.map((s) => h("svg:g", { class: s.faint ? "faint" : null, style: { "--c": s.colour } },
         bands(s, first, X, Y).map((d) => h("svg:path", { class: "band", d })),
         h("svg:path", { class: "series", d: path(s.value, first, X, Y, stepped), "stroke-dasharray": s.dash || null })));
       const cursor = h("svg:line", { class: "cursor", y1: TOP, y2: height - BOTTOM }), point = h("svg:circle", { class: "point", r: 5.5 });
@@ -114,12 +114,14 @@ const charts = (() => {
     tip.style.top = "6px";
   }
 
+  /** A value without neighbours is a small ring. */
   function path(values, first, X, Y, stepped) {
     let d = "", pen = false, before = null;
     values.forEach((share, n) => {
       if (typeof share !== "number") { pen = false; return; }
       if (pen && stepped) d += `H${X(first + n).toFixed(1)}`;
       d += `${pen ? "L" : "M"}${X(first + n).toFixed(1)} ${Y(share).toFixed(1)}`;
+      if (!pen && typeof values[n + 1] !== "number") d += "m-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0";
       pen = true; before = n;
     });
     return before === null ? "" : d;

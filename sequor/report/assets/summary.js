@@ -23,21 +23,24 @@
 
     function draw() {
       const models = judged.filter((m) => data.cells[m][set]), name = data.sets[set].name;
-      const series = models.map((m) => ({ ...pick(data.cells[m][set]), label: data.models[m].label, colour: data.models[m].colour, dash: data.models[m].dash, model: data.models[m] }));
+      const series = models.map((m) => ({ ...pick(data.cells[m][set]), label: data.cells[m][set].label, faint: data.cells[m][set].faint, colour: data.models[m].colour, dash: data.models[m].dash, model: data.models[m] }));
       board.replaceChildren(leaders(data, judged, shown, set, choose));
       curves.replaceChildren(
         h("header", {}, h("h2", {}, measure === "accuracy" ? "Accuracy at each turn" : "Dialogues without a failure so far"), h("span", { class: "grow" }),
           h("div", { class: "tabs", role: "group", "aria-label": "What is shown" }, [["accuracy", "each turn"], ["survival", "until the first failure"]].map(([id, text]) => h("button", { type: "button", "aria-pressed": String(id === measure), onclick: () => { measure = id; choose(set); } }, text)))),
         tabs(),
         charts.lines({ series, title: `${data.sets[set].title}: ${measure} in percent`, stepped: measure === "survival", opens: (s, turn) => failedAt(s.model, name, turn) }),
-        h("p", { class: "quiet small" }, "Bands: 95% bootstrap intervals over dialogues. A point opens the transcripts that fail at that turn."));
+        h("p", { class: "quiet small" }, `Bands: 95% bootstrap intervals over dialogues. A point opens the transcripts that fail at that turn.${series.some((s) => s.faint) ? " Faint: too little is decided to compare it." : ""}`));
       heat.replaceChildren(h("header", {}, h("h2", {}, `Every turn in ${data.sets[set].title}`), h("span", { class: "grow" }), charts.ramp()),
-        charts.heat({ title: "accuracy per turn", rows: models.map((m) => ({ label: data.models[m].label, colour: data.models[m].colour, value: data.cells[m][set].value, model: data.models[m] })), opens: (row, turn) => failedAt(row.model, name, turn) }));
+        charts.heat({ title: "accuracy per turn", rows: models.map((m) => ({ label: data.cells[m][set].label, colour: data.models[m].colour, value: data.cells[m][set].value, model: data.models[m] })), opens: (row, turn) => failedAt(row.model, name, turn) }));
       lost.replaceChildren(...losses(data, models, set, only, draw).filter(Boolean));
     }
     const pick = (cell) => (measure === "accuracy" ? { value: cell.value, low: cell.low, high: cell.high } : cell.survival);
     draw();
-    const few = (curves, extra) => charts.lines({ series: judged.filter((m) => curves[m]).map((m) => ({ ...curves[m], label: data.models[m].label, colour: data.models[m].colour, dash: data.models[m].dash })), height: 300, ...extra });
+    const few = (curves, extra) => {
+      const series = judged.filter((m) => curves[m]).map((m) => ({ ...curves[m], label: data.models[m].label, colour: data.models[m].colour, dash: data.models[m].dash }));
+      return series.some((s) => s.value.some((share) => share !== null)) ? charts.lines({ series, height: 300, ...extra }) : h("p", { class: "quiet" }, "Too few verdicts for a curve.");
+    };
     return [...head, h("section", { class: "card" }, board), h("section", { class: "card" }, curves), h("section", { class: "card" }, heat),
       h("div", { class: "pair" }, h("section", { class: "card" }, lost),
         h("section", { class: "card" }, h("header", {}, h("h2", {}, "Turns since the constraint was given")), few(data.age, { first: 0, xlabel: "turns since", title: "Constraints satisfied, by turns since given" }), h("p", { class: "quiet small" }, "Single constraints satisfied, in percent, all test sets together.")),
@@ -59,7 +62,7 @@
       h("thead", {}, h("tr", {}, h("th", {}, "model"), ranked ? h("th", { class: "right" }, "Borda") : null, shown.map((s) => h("th", { style: { "text-align": "center" } }, data.sets[s].title)), h("th", { class: "right" }, "coverage"))),
       h("tbody", {}, judged.map((m) => {
         const model = data.models[m], cells = data.cells[m].filter(Boolean);
-        return h("tr", {}, h("td", {}, h("span", { class: "dot", style: { "--c": model.colour } }), h("b", {}, model.label), model.played < 1 ? h("span", { class: "badge", title: "an unfinished run" }, `${percent(model.played, 0)}% played`) : null, model.ties.length ? h("span", { class: "sub" }, `ties with ${model.ties.join(", ")}`) : null),
+        return h("tr", {}, h("td", {}, h("span", { class: "dot", style: { "--c": model.colour } }), h("b", {}, model.label), model.played < 1 ? [" ", h("span", { class: "badge", title: "an unfinished run" }, `${percent(model.played, 0)}% played`)] : null, model.ties.length ? h("span", { class: "sub" }, `ties with ${model.ties.join(", ")}`) : null),
           ranked ? h("td", { class: "right" }, model.points ? model.points[0] : "–", h("span", { class: "sub" }, model.points ? `${model.points[1]}–${model.points[2]}` : "")) : null,
           shown.map((s) => {
             const cell = data.cells[m][s];
