@@ -162,7 +162,7 @@ class Campaign:
     def _say(self, note: str, always: bool = False) -> None:
         log.info(note)
         if always or not self._console.is_terminal:
-            self._console.print(note, soft_wrap=True)
+            self._console.print(note)
 
 
 def _write(records: list[tuple[Run, list]]) -> None:

@@ -85,7 +85,7 @@ def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dial
     shown = tokenizer.decode(template.render(_example(role, settings, dialogue)))
     if settings.reasoning_parser is None and _opens_a_thought(shown):
         console.print("WARNING: a thought opens at its end, and without a reasoning_parser it is judged as the answer")
-    console.print(shown, markup=False, highlight=False, soft_wrap=True)
+    console.print(shown)
 
 
 def _opens_a_thought(prompt: str) -> bool:

@@ -34,8 +34,8 @@ def _show_pool(path: Path, console: Console) -> None:
     for kind, found in sorted(by_kind.items()):
         console.print(f"{kind} ({len(found)})", style="bold")
         for check, text in sorted(found, key=lambda pair: pair[1]):
-            console.print(f"  {_meaning(check):24} {text}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"covered={sum(map(len, by_kind.values()))} of={len(constraints)}", highlight=False)
+            console.print(f"  {_meaning(check):24} {text}")
+    console.print(f"covered={sum(map(len, by_kind.values()))} of={len(constraints)}")
 
 
 def _meaning(check: Check) -> str:
@@ -57,7 +57,7 @@ def _show_agreement(path: Path, console: Console) -> None:
             table.add_row(kind, str(found.read + found.unreadable), share, *map(str, counts))
         console.print(table)
     for line in agreement_lines(path) or ["no constraint of this run can be decided by a program, or none is judged"]:
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line)
 
 
 def _of_run(path: Path) -> dict[str, dict[str, Agreement]]:

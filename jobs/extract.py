@@ -91,9 +91,9 @@ def extract(config: ExtractConfig, out: Path, console: Console) -> int:
     if not (out / "replies.jsonl").exists():
         raise BadInput(f"{', '.join(config.inputs)}: no conversation to ask about ({_counted(source.counts)})")
     readings, candidates, dropped = _write(stage, out)
-    console.print(f"conversations: {_counted(source.counts)}", soft_wrap=True)
-    console.print(f"replies: {_counted(readings)}", soft_wrap=True)
-    console.print(f"{out}: candidates.jsonl, dropped.jsonl; the replies themselves in replies.jsonl", soft_wrap=True)
+    console.print(f"conversations: {_counted(source.counts)}")
+    console.print(f"replies: {_counted(readings)}")
+    console.print(f"{out}: candidates.jsonl, dropped.jsonl; the replies themselves in replies.jsonl")
     unread = readings["no JSON"] + readings["no answer"]
     missing = stage.counts.asked - stage.counts.done if code != COMPLETE else 0
     console.print(

@@ -37,8 +37,8 @@ def fetch(source: Path | None, out: Path, console: Console) -> None:
         copy.rename(out)
     dialogues = sum(len(test_set.dialogues) for test_set in sets)
     pool = f"{len(constraints):,} constraints, {len(tuples):,} tuples"
-    console.print(f"{out}: {dialogues:,} dialogues in {len(sets)} test sets, {pool}", soft_wrap=True)
-    console.print(note, soft_wrap=True)
+    console.print(f"{out}: {dialogues:,} dialogues in {len(sets)} test sets, {pool}")
+    console.print(note)
 
 
 def _introductions(folder: Path, sets: list[TestSet], constraints: tuple[Constraint, ...]) -> str:

@@ -151,13 +151,13 @@ def _show(out: Path, config: FilterConfig, counts: dict[str, int], note: str, co
             shown[row["reason"]] = shown.get(row["reason"], 0) + 1
             if shown[row["reason"]] <= SHOWN:
                 text = f"dropped, {row['reason']}: {row['constraint'][:70]!r} ({row['detail'][:80]})"
-                console.print(text, soft_wrap=True, markup=False)
-    console.print(f"{out}: kept.jsonl, and dropped.jsonl with every reason and score", soft_wrap=True)
+                console.print(text)
+    console.print(f"{out}: kept.jsonl, and dropped.jsonl with every reason and score")
     if config.language_model == COMPRESSED:
         other = f"language_model=FILE takes the full {FULL}, which scores short texts otherwise"
-        console.print(f"language by {COMPRESSED}, English >= {config.english_at_least:g}; {other}", soft_wrap=True)
+        console.print(f"language by {COMPRESSED}, English >= {config.english_at_least:g}; {other}")
     else:
-        console.print(f"language by {config.language_model}, English >= {config.english_at_least:g}", soft_wrap=True)
+        console.print(f"language by {config.language_model}, English >= {config.english_at_least:g}")
     if note:
-        console.print(note, soft_wrap=True)
+        console.print(note)
     console.print(" ".join(f"{key}={value}" for key, value in counts.items()))

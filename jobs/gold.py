@@ -49,8 +49,8 @@ def _show(
     dropped: dict[str, int],
     console: Console,
 ) -> None:
-    console.print(truth_line(answers), soft_wrap=True)
-    console.print(f"{out}: gold.jsonl", soft_wrap=True)
+    console.print(truth_line(answers))
+    console.print(f"{out}: gold.jsonl")
     why = "".join(f", {count:,} {status}" for status, count in sorted(dropped.items()))
     missing = 2 * len(drawn) * len(config.answerers) - len(answers) - sum(dropped.values())
     left_out = sum(dropped.values())

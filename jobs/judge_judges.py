@@ -48,10 +48,10 @@ def judge_judges(config: JudgeJudgesConfig, out: Path, console: Console) -> int:
         for table in (table for table in tables if table.rows):
             _write(out / "tables", table)
             _show(table, console)
-    console.print(truth_line(answers), soft_wrap=True)
+    console.print(truth_line(answers))
     asked, seen = len(answers) * len(config.judges), sum(found.judged(judge) for judge in config.judges)
     unreadable = sum(int(found.counts[judge][..., RESULTS.index("unreadable")].sum()) for judge in config.judges)
-    console.print(f"{out}: tables/" + (" (choice mode)" if config.choose else ""), soft_wrap=True)
+    console.print(f"{out}: tables/" + (" (choice mode)" if config.choose else ""))
     console.print(f"gold={len(answers)} judges={len(config.judges)} judged={seen} of={asked} unreadable={unreadable}")
     return panel.code if seen == asked or panel.code == STOPPED else max(panel.code, 3)
 

@@ -199,7 +199,7 @@ def _verdicts(test_sets: list[TestSet], settings: EngineSettings, assumed: Assum
 
 def _show_memory(memory: Memory, work: Work, config: RunConfig, settings: EngineSettings, console: Console) -> None:
     parts = f"{memory.gpus} GPU, weights {memory.weights / GIB:.1f} GiB, KV cache {memory.cache / GIB:.1f} GiB"
-    console.print(f"a replica: {parts} = {memory.tokens:,} tokens of {memory.per_token:,.0f} bytes", soft_wrap=True)
+    console.print(f"a replica: {parts} = {memory.tokens:,} tokens of {memory.per_token:,.0f} bytes")
     budget = memory.tokens * config.scheduler.kv_share
     most = int(settings.engine_args.get("max_num_seqs", 1024))
     most = min(most, work.conversations)
@@ -212,7 +212,5 @@ def _show_work(work: Work, hours: float, speed: float, replicas: int, console: C
     prefill = f"{work.prompt:,} prompt tokens"
     if work.lost > work.prompt:
         prefill += f" ({work.lost:,} if every history were lost)"
-    console.print(f"to compute: {prefill}, {work.output:,} output tokens", soft_wrap=True)
-    console.print(
-        f"about {hours:.2f} h at {speed:,.0f} output tokens/s x {replicas} replica{'s'[: replicas > 1]}", soft_wrap=True
-    )
+    console.print(f"to compute: {prefill}, {work.output:,} output tokens")
+    console.print(f"about {hours:.2f} h at {speed:,.0f} output tokens/s x {replicas} replica{'s'[: replicas > 1]}")

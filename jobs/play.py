@@ -58,14 +58,14 @@ def _show(run: "Run", code: int, screen: Console) -> bool:
     if summary := run.summary():
         screen.print(summary)
     if run.failed:
-        screen.print(f"FAILED: {run.failed}", soft_wrap=True)
+        screen.print(f"FAILED: {run.failed}")
     elif not run.done and code == STOPPED:
         screen.print("stopped; everything finished is saved. The same command continues.")
     elif not run.done:
         screen.print(f"incomplete: {out}/failures.jsonl says why. The same command asks again what is missing.")
         reasons = Counter(f"{failure.status}: {failure.detail}" for failure in run.folder.failures)
         for reason, count in reasons.most_common(3):
-            screen.print(f"  {count:,} x {reason}", markup=False, soft_wrap=True)
+            screen.print(f"  {count:,} x {reason}")
     missing = evaluation.turns_total - evaluation.turns_done
     if run.done and missing:
         screen.print(f"every answer is judged; {missing:,} turns have none yet (sequor respond, or run, continues)")

@@ -122,7 +122,7 @@ class Display:
                 elif time.monotonic() - last_line >= LINE_EVERY_S:
                     last_line = time.monotonic()
                     for watch in self._watches:
-                        self._console.print(watch.line(), highlight=False, soft_wrap=True)
+                        self._console.print(watch.line())
         finally:
             if bars is not None:
                 self._refresh(bars)
@@ -151,10 +151,16 @@ def _note(pool: dict[str, Any]) -> str:
 
 
 class PlainConsole(Console):
-    """Takes what it prints for text: names of models and folders, and what an engine says, may look like markup."""
+    """Takes what it prints for text: names of models and folders, and what an engine says, may look like markup. A line
+    stays one line, however long it is; tables keep to the width."""
 
     def __init__(self, **how: Any):
         super().__init__(highlight=False, markup=False, emoji=False, **how)
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        if all(isinstance(shown, str) for shown in objects):
+            how.setdefault("soft_wrap", True)
+        super().print(*objects, **how)
 
     def rule(self, title: str | Text = "", **how: Any) -> None:
         super().rule(Text(title, "bold") if isinstance(title, str) else title, **how)

@@ -122,7 +122,7 @@ def _show(plan: Plan, votes: Votes, further: int, out: Path, console: Console) -
         table.add_row(measure, "all agree", *_cells(_sum([count[measure].all_agree for count in counts])))
     console.print(table)
     rated = sum(None not in ratings.percents(count).values() for count in counts)
-    console.print(f"{out}: ratings.jsonl", soft_wrap=True)
+    console.print(f"{out}: ratings.jsonl")
     console.print(f"in={len(counts)} rated_further={further} rated={rated} unreadable={unreadable}")
 
 

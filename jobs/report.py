@@ -26,13 +26,9 @@ def report(
     known |= _categories(categories) if categories else {}
     made = write_report(runs, out, Options(judge=judge, compare_paper=compare_paper, categories=known, inspect=inspect))
     for note in made.notes:
-        console.print(note, soft_wrap=True, markup=False, highlight=False)
-    console.print(
-        f"transcripts of {made.dialogues:,} dialogues; open {made.out}/index.html", soft_wrap=True, highlight=False
-    )
-    console.print(
-        f"{made.out} figures={made.figures} tables={made.tables}", soft_wrap=True, markup=False, highlight=False
-    )
+        console.print(note)
+    console.print(f"transcripts of {made.dialogues:,} dialogues; open {made.out}/index.html")
+    console.print(f"{made.out} figures={made.figures} tables={made.tables}")
 
 
 def _categories(path: Path) -> dict[str, str]:

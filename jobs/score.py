@@ -31,11 +31,9 @@ def show(scores: list[SetScore], tally: Tally, console: Console) -> None:
     if tally.low:
         sets = ", ".join(f"{name} ({judge})" if len(judges) > 1 else name for judge, name in tally.low)
         least = f"less than {100 * tally.min_coverage:g}% of their turns are decided (min_coverage)"
-        console.print(f"WARNING: no headline for {sets}: {least}; the bounds hold all the same", soft_wrap=True)
+        console.print(f"WARNING: no headline for {sets}: {least}; the bounds hold all the same")
     totals: Counter[str] = sum(tally.outcomes.values(), Counter())
-    console.print(
-        "outcomes: " + ", ".join(f"{name} {count:,}" for name, count in sorted(totals.items())), soft_wrap=True
-    )
+    console.print("outcomes: " + ", ".join(f"{name} {count:,}" for name, count in sorted(totals.items())))
 
 
 def _completion(s: SetScore) -> list[str]:

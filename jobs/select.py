@@ -50,10 +50,8 @@ def select(ratings: Path, out: Path, thresholds: Mapping[str, float], votes: int
     few, enough = thin(rated, kept)
     if few:
         share = f"less than {100 * MIN_COVERAGE:g}% of the votes that others have"
-        console.print(
-            f"WARNING: {few:,} of the kept rest on {share} (--votes {enough} leaves them out)", soft_wrap=True
-        )
-    console.print(f"{out}: constraints/single.jsonl, dropped.jsonl, sweep.csv, figures/", soft_wrap=True)
+        console.print(f"WARNING: {few:,} of the kept rest on {share} (--votes {enough} leaves them out)")
+    console.print(f"{out}: constraints/single.jsonl, dropped.jsonl, sweep.csv, figures/")
     lost_words = " ".join(f"{measure}={count}" for measure, count in lost.items())
     console.print(f"in={len(rated)} {lost_words} kept={len(kept)}")
 

@@ -26,7 +26,7 @@ def show(out: Path, console: Console) -> None:
     state = s["state"]
     if state == "running" and age > STALE_S:
         state = f"dead (silent for {age:.0f} s; run the same command again to continue)"
-    console.print(f"{out}: {state}" + (f": {s['detail']}" if s.get("detail") else ""), soft_wrap=True)
+    console.print(f"{out}: {state}" + (f": {s['detail']}" if s.get("detail") else ""))
     counts = [f"{what} {s[what]:,}/{s[total]:,}" for what, total in TOTALS.items() if what in s]
     console.print(f"  {', '.join(counts)}, failures {s['failures']:,}")
     console.print(f"  updated {age:.0f} s ago by process {s['pid']} on {s['host']}")
@@ -35,7 +35,7 @@ def show(out: Path, console: Console) -> None:
         console.print(f"  {pace} in the {s['elapsed_s']:.0f} s since it was last started")
     for name, pool in s.get("pools", {}).items():
         now = f"{pool['replicas']} replicas, {pool['live']} live, {pool['paused']} paused"
-        console.print(f"  {name}: {now}, {pool['unfinished']} unfinished", soft_wrap=True)
-        console.print(f"    so far {speed(pool)}; {events(pool)}", soft_wrap=True)
+        console.print(f"  {name}: {now}, {pool['unfinished']} unfinished")
+        console.print(f"    so far {speed(pool)}; {events(pool)}")
         if pool.get("warning"):
-            console.print(f"    WARNING: {pool['warning']}", soft_wrap=True)
+            console.print(f"    WARNING: {pool['warning']}")

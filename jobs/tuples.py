@@ -150,7 +150,7 @@ def _show(
         text = f"none of {sampled:,} kept: {config.wanted:,} kept want more than {low:,} sampled"
     else:
         text = f"{config.wanted:,} kept want about {best:,} sampled ({low:,} to {high:,}); triples=N continues"
-    console.print(f"{out}: constraints/{config.size}.jsonl, sampled.jsonl, figures/", soft_wrap=True)
+    console.print(f"{out}: constraints/{config.size}.jsonl, sampled.jsonl, figures/")
     console.print(f"unreadable votes on compatibility: {unreadable:,}; tasks left undecided by answers: {undecided:,}")
     console.print(text)
     console.print(f"sampled={sampled} compatible={len(found)} kept={len(kept)}")

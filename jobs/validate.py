@@ -25,7 +25,7 @@ def show(root: Path, turns: int, console: Console) -> None:
     console.print(_gaps(report))
     for what, findings in (("warning", report.warnings), ("fault", report.faults)):
         for finding in findings[:SHOWN]:
-            console.print(f"{what}: {_line(root, finding)}", soft_wrap=True, markup=False)
+            console.print(f"{what}: {_line(root, finding)}")
         if findings[SHOWN:]:
             console.print(f"... and {len(findings) - SHOWN:,} more {what}s")
     pool = f"{report.constraints:,} constraints, {report.tuples:,} tuples"

@@ -42,6 +42,12 @@ def test_what_looks_like_markup_is_printed_as_it_is():
     assert out.getvalue().count(NAME) == 4
 
 
+def test_a_line_stays_one_line_however_narrow_the_terminal_is():
+    out = io.StringIO()
+    PlainConsole(file=out, width=40).print("a folder's name and what became of it " * 9)
+    assert out.getvalue().count("\n") == 1
+
+
 def test_bars_show_a_name_that_looks_like_markup(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "STATUS_EVERY_S", 0.01)
     out = io.StringIO()
