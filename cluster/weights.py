@@ -130,12 +130,15 @@ def _on_hub(repository: str, revision: str | None) -> ModelFiles:
         commit = HfApi().model_info(repository, revision=revision, timeout=20).sha
         return ModelFiles(repository, f"commit {commit}")
     except HfHubHTTPError as error:
+        reason = str(error).splitlines()[0]
         if error.response is None or not (error.response.status_code == 429 or error.response.status_code >= 500):
-            raise ModelNotFound(f"model {repository}: {str(error).splitlines()[0]}") from None
-    except (OSError, ValueError, RuntimeError):  # no network: whatever the HTTP client of the day raises for it
-        pass
+            raise ModelNotFound(f"model {repository}: {reason}") from None
+    except Exception as error:  # no network: what is raised is the HTTP client's own, and the hub's library changes its
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
     try:
         snapshot = Path(snapshot_download(repository, revision=revision, local_files_only=True))
     except (LocalEntryNotFoundError, OSError, ValueError):
-        raise ModelNotFound(f"model {repository}: not a folder, not in the hub's cache, and no hub answers") from None
+        raise ModelNotFound(
+            f"model {repository}: not a folder, not in the hub's cache, and no hub answers: {reason}"
+        ) from None
     return ModelFiles(str(snapshot), f"commit {snapshot.name}")
