@@ -14,7 +14,7 @@ from jobs.data import load_test_sets
 from jobs.models import models
 from jobs.plan import Assumed, replica
 from jobs.pools import engines
-from jobs.preflight import load_template, preflight
+from jobs.preflight import check_key, load_template, preflight
 from sequor.judging import questions
 from sequor.types import Dialogue
 
@@ -33,6 +33,8 @@ def check(config: RunConfig, console: Console) -> None:
     roles = config.roles("candidate", "judge")
     found = models(config, *roles)
     preflight(config, found, test_sets)
+    for role in roles:
+        check_key(config.engine(role))
     turns = [turn for test_set in test_sets for dialogue in test_set.dialogues for turn in dialogue.turns]
     dialogues = sum(len(test_set.dialogues) for test_set in test_sets)
     asked = sum(len(turn.in_force) + config.task_completion for turn in turns) * max(1, len(config.judges))

@@ -15,7 +15,7 @@ import typer
 
 from cluster.driver import ClusterError, Unreachable
 from jobs.conduct import stopping_signals
-from jobs.storage import check_out
+from jobs.storage import RELEASED, check_out
 from sequor.errors import BadInput
 from sequor.types import TEST_SETS
 
@@ -216,7 +216,7 @@ def plan(
 
 @app.command()
 def fetch(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to put it.")] = Path("data/released"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to put it.")] = Path(RELEASED),
     source: Annotated[Path | None, typer.Option("--from", help="A local copy instead of the download.")] = None,
 ) -> None:
     """The released data (constraints, tasks, 1,400 dialogues) into data/released."""
@@ -249,7 +249,7 @@ def validate(
 @app.command()
 def build(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the test sets go; a new folder.")],
-    data: Annotated[Path, typer.Option(help="Folder with tasks/ and constraints/.")] = Path("data/released"),
+    data: Annotated[Path, typer.Option(help="Folder with tasks/ and constraints/; demo: the demo's.")] = Path(RELEASED),
     tasks: Annotated[Path | None, typer.Option(help="Another folder of tasks.")] = None,
     constraints: Annotated[Path | None, typer.Option(help="Another pool: a JSON lines file.")] = None,
     tuples: Annotated[Path | None, typer.Option(help="Other tuples: a JSON lines file.")] = None,
@@ -263,13 +263,15 @@ def build(
 ) -> None:
     """Tasks, constraints and tuples into test sets. Same seed, same bytes."""
     from jobs.build import build
+    from jobs.data import data_folder
     from jobs.progress import console
     from sequor.testsets import Recipe
 
     recipe = Recipe(
         seed=seed, test_sets=tuple(sets.split(",")), turns=turns, dialogues=dialogues, limit=limit, rhythm=rhythm
     )
-    build(tasks or data, constraints or data, tuples or data, introductions, recipe, out, console())
+    rest = data if tasks and constraints and tuples else data_folder(str(data))
+    build(tasks or rest, constraints or rest, tuples or rest, introductions, recipe, out, console())
 
 
 @app.command()

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from cluster.settings import EngineSettings, Positive, Sampling, SchedulerSettings
 from jobs.known import known_settings, over, with_known
+from jobs.storage import RELEASED
 from sequor.errors import BadInput
 from sequor.metrics import MIN_COVERAGE
 from sequor.parsing import PARSERS
@@ -33,7 +34,7 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Their verdicts stand beside the first one's. A model's name is enough for one."""
     task_completion: bool = False
     """The judges are asked as well whether an answer does its task, constraints aside."""
-    data: str = "data/released"
+    data: str = RELEASED
     """Folder of test sets in the release's layout; `demo` builds small ones from what the project ships."""
     sets: tuple[str, ...] = TEST_SETS
     dialogues: Positive | None = None

@@ -14,6 +14,7 @@ from cluster.rayenv import prepare
 from cluster.settings import EngineSettings, Positive, SchedulerSettings
 from jobs.config import greedy, load
 from jobs.progress import console
+from jobs.storage import RELEASED
 from sequor.curation.filters import ENGLISH_AT_LEAST
 from sequor.curation.language import COMPRESSED
 from sequor.errors import BadInput
@@ -87,7 +88,7 @@ class PanelConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class GoldConfig(PanelConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`answerers` write the gold answers."""
 
-    data: str = "data/released"
+    data: str = RELEASED
     """Folder with constraints/ and tasks/."""
     constraints: str | None = None
     """Another pool: a folder or a file."""

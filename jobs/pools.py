@@ -13,7 +13,7 @@ from cluster.replicas import RayReplicas, gpus_available, gpus_of, largest_node
 from cluster.scheduler import ConversationScheduler
 from cluster.settings import EngineSettings, SchedulerSettings
 from jobs.config import RunConfig, shared
-from jobs.preflight import check_gpus, check_nodes
+from jobs.preflight import check_gpus, check_key, check_nodes
 from jobs.run import Run
 
 
@@ -113,7 +113,8 @@ def pool(
     seed: int,
     logs: Path | None = None,
 ) -> Pool:
-    """`logs`: folder of the engines' own logs."""
+    """`logs`: folder of the engines' own logs. Raises BadInput where an endpoint's key is not there."""
+    check_key(settings)
     if files.path == settings.model and files.digest.startswith("commit "):
         settings = replace(settings, revision=files.digest.removeprefix("commit "))  # what the fingerprint names
     scheduler = ConversationScheduler(scheduling, seed, min(512, settings.sampling.max_tokens))

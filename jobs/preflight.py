@@ -1,12 +1,13 @@
 """What can be known to fail before anything is started. Each fault is one line and names the key to change."""
 
+import os
 from collections.abc import Collection
 
 from cluster import replicas, weights
 from cluster.conversation import Message
 from cluster.history import Template, UnusableTemplate
 from cluster.machine import this_machine
-from cluster.settings import EngineSettings
+from cluster.settings import ApiSettings, EngineSettings
 from cluster.weights import ModelFiles
 from jobs.config import RunConfig, where
 from jobs.plan import refuse_too_long
@@ -83,6 +84,13 @@ def check_gpus(wanted: dict[str, EngineSettings], judges: Collection[str], order
     if order == "together" and max(judging, answering) <= available:
         way_out = "; order=phases would judge when all is answered, and needs " + f"{max(judging, answering):g}"
     raise BadInput(f"the run asks for {most:g} GPUs ({parts}); the Ray cluster has {available:g}{way_out}")
+
+
+def check_key(settings: EngineSettings) -> None:
+    """Endpoints are asked from here, so their keys are in this process's environment. Raises BadInput."""
+    key_env = (settings.api or ApiSettings()).key_env if settings.engine == "api" else None
+    if key_env and not os.environ.get(key_env):
+        raise BadInput(f"model {settings.model}: api.key_env: no key in the environment variable {key_env}")
 
 
 def check_nodes(name: str, settings: EngineSettings, largest: float) -> None:

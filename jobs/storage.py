@@ -1,5 +1,7 @@
-"""Where the driver of a Ray job writes. It runs on a machine that nobody chose, usually the cluster's head, in a copy
-of the working directory that Ray removes with the job. What the user names by `--out` must outlive that.
+"""Where data is looked for, and where the driver of a Ray job writes.
+
+That driver runs on a machine that nobody chose, usually the cluster's head, in a copy of the working directory that Ray
+removes with the job. What the user names by `--out` must outlive that.
 
 1. A folder inside the copy is refused.
 2. So is one whose parent is not there: it was meant for another machine. (A driver that was started by hand makes it.)
@@ -11,6 +13,9 @@ import socket
 from pathlib import Path
 
 from sequor.errors import BadInput
+
+RELEASED = "data/released"
+"""Where `fetch` puts the released data, and where it is looked for."""
 
 OWN_DISKS = {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 """File systems that are one machine's alone, by their names in /proc/self/mounts."""

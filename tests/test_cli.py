@@ -1,6 +1,7 @@
 """The command line as a person meets it: one line on standard error, the exit code, nothing half-written."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,14 +15,15 @@ CANDIDATE = ["candidate.engine=scripted", "candidate.model=s", "candidate.script
 SCRIPTED = ["candidate.engine=scripted", "candidate.model=s", "judge.engine=scripted", "judge.model=j"]
 
 
-def sequor(*words: object, timeout: float = 120) -> subprocess.CompletedProcess:
+def sequor(*words: object, timeout: float = 120, folder: Path = ROOT) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "jobs", *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout)
 
 
-def refused(*words: object) -> str:
+def refused(*words: object, folder: Path = ROOT) -> str:
     """Asserts exit code 2 and returns the one line."""
-    done = sequor(*words)
+    done = sequor(*words, folder=folder)
     assert done.returncode == 2, done.stderr + done.stdout
     [line] = [line for line in done.stderr.splitlines() if line.startswith("sequor: ")]
     assert "Traceback" not in done.stderr
@@ -64,6 +66,25 @@ def test_a_missing_model_folder_is_named_with_its_key(data, tmp_path):
     )
     assert "candidate.model: model ./no/such: no such folder" in line
     assert not (tmp_path / "out").exists()
+
+
+def test_data_that_is_not_there_is_named_and_the_released_data_with_what_brings_it(tmp_path):
+    """In a folder of its own, which holds no data."""
+    gold = ["gold", "answerers={a: {model: m}}"]
+    for words in (["check", "candidate.model=m"], [*gold, "--out", "out"], ["build", "--out", "out"]):
+        line = refused(*words, folder=tmp_path)
+        assert line.endswith("data: data/released: no such folder; sequor fetch brings the released data")
+    assert refused("check", "data=mine", "candidate.model=m", folder=tmp_path).endswith("data: mine: no such folder")
+
+
+def test_a_key_that_is_not_there_stops_a_run_before_it_starts(data, tmp_path):
+    far = "{model: far, engine: api, api: {key_env: NO_SUCH_KEY}}"
+    says = "model far: api.key_env: no key in the environment variable NO_SUCH_KEY"
+    run = run_words(data, tmp_path / "run", f"candidate={far}")
+    gold = ["gold", "data=demo", "count=2", f"answerers={{far: {far}}}", "--out", tmp_path / "gold"]
+    for words in (run, ["check", *run[1:-2]], gold):
+        assert refused(*words).endswith(says)
+    assert not (tmp_path / "run").exists() and not (tmp_path / "gold").exists()
 
 
 @pytest.mark.parametrize(
