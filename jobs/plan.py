@@ -10,6 +10,7 @@ from rich.console import Console
 from cluster import kvmath, weights
 from cluster.engine import MEMORY_SHARE
 from cluster.machine import GIB
+from cluster.replicas import gpus_of
 from cluster.settings import EngineSettings
 from jobs.config import RunConfig, shared, where
 from jobs.data import load_test_sets
@@ -45,6 +46,9 @@ class Work(Struct, frozen=True):
     turns: int
     prompt: int
     """New ones, each computed once while histories stay in the cache."""
+    sent: int
+    """All of them, histories and what questions about one answer share included: computed where no cache holds them,
+    and what an endpoint bills, less for what its own cache holds."""
     output: int
 
     @property
@@ -57,12 +61,6 @@ class Work(Struct, frozen=True):
         """Of one conversation over its turns, the running one included."""
         turns = max(1, self.turns // max(1, self.conversations))
         return self.context * (turns + 1) // (2 * turns)
-
-    @property
-    def lost(self) -> int:
-        """Prompt tokens where every history is lost before its next turn."""
-        turns = max(1, self.turns // max(1, self.conversations))
-        return self.prompt + self.conversations * self.context * (turns - 1) // 2
 
 
 class Memory(Struct, frozen=True):
@@ -90,8 +88,10 @@ def plan(config: RunConfig, assumed: Assumed, console: Console) -> None:
         if memory is not None:
             _show_memory(memory, work, config, settings, console)
         hours[role] = work.output / speed / settings.replicas / 3600
-        _show_work(work, hours[role], speed, settings.replicas, console)
-    if len(roles) > 1:
+        _show_work(work, hours[role], speed, settings, console)
+        if settings.engine == "api":
+            del hours[role]  # an endpoint's time is its own
+    if "candidate" in hours and len(hours) > 1:
         answering, judging = hours.pop("candidate"), max(hours.values())
         apart = config.order == "phases" or shared(config, roles) is not None
         total = answering + judging if apart else max(answering, judging)
@@ -180,21 +180,22 @@ def _answers(test_sets: list[TestSet], settings: EngineSettings, assumed: Assume
     dialogues = [dialogue for test_set in test_sets for dialogue in test_set.dialogues]
     texts = [turn.prompt for dialogue in dialogues for turn in dialogue.turns]
     prompt = sum(map(len, texts)) // CHARACTERS_PER_TOKEN
-    return Work(
-        len(dialogues), len(texts), prompt, len(texts) * min(assumed.answer_tokens, settings.sampling.max_tokens)
-    )
+    output = len(texts) * min(assumed.answer_tokens, settings.sampling.max_tokens)
+    turns = max(1, len(texts) // max(1, len(dialogues)))
+    return Work(len(dialogues), len(texts), prompt, prompt + (prompt + output) * (turns - 1) // 2, output)
 
 
 def _verdicts(test_sets: list[TestSet], settings: EngineSettings, assumed: Assumed, completion: bool) -> Work:
     """Questions about one answer share it: only the first of them computes it."""
-    asked = prompt = 0
+    asked = prompt = sent = 0
     for dialogue in (dialogue for test_set in test_sets for dialogue in test_set.dialogues):
         for number in range(1, len(dialogue.turns) + 1):
             asking = questions(dialogue, number, "", settings.model, completion)
             lengths = [len(question.prompt) for question in asking]
             asked += len(lengths)
             prompt += sum(lengths) // CHARACTERS_PER_TOKEN + (assumed.answer_tokens if lengths else 0)
-    return Work(asked, asked, prompt, asked * min(assumed.verdict_tokens, settings.sampling.max_tokens))
+            sent += sum(lengths) // CHARACTERS_PER_TOKEN + assumed.answer_tokens * len(lengths)
+    return Work(asked, asked, prompt, sent, asked * min(assumed.verdict_tokens, settings.sampling.max_tokens))
 
 
 def _show_memory(memory: Memory, work: Work, config: RunConfig, settings: EngineSettings, console: Console) -> None:
@@ -207,10 +208,21 @@ def _show_memory(memory: Memory, work: Work, config: RunConfig, settings: Engine
     console.print(f"live at once on it: about {mean:,} of {work.conversations:,} conversations, {end:,} at their ends")
 
 
-def _show_work(work: Work, hours: float, speed: float, replicas: int, console: Console) -> None:
+def _show_work(work: Work, hours: float, speed: float, settings: EngineSettings, console: Console) -> None:
     console.print(f"{work.conversations:,} conversations, {work.turns:,} turns, each to {work.context:,} tokens")
-    prefill = f"{work.prompt:,} prompt tokens"
-    if work.lost > work.prompt:
-        prefill += f" ({work.lost:,} if every history were lost)"
-    console.print(f"to compute: {prefill}, {work.output:,} output tokens")
-    console.print(f"about {hours:.2f} h at {speed:,.0f} output tokens/s x {replicas} replica{'s'[: replicas > 1]}")
+    if settings.engine == "api":
+        console.print(f"to send: {work.sent:,} prompt tokens ({work.prompt:,} of them new); to get: {work.output:,}")
+    else:
+        console.print(
+            f"to compute: {work.prompt:,} prompt tokens ({work.sent:,} if no cache held any), "
+            f"{work.output:,} output tokens"
+        )
+        replicas = f"{settings.replicas} replica{'s'[: settings.replicas > 1]}"
+        console.print(f"about {hours:.2f} h at {speed:,.0f} output tokens/s x {replicas}")
+    if settings.price is not None:
+        gpu_seconds = hours * 3600 * settings.replicas * gpus_of(settings)
+        least, most = (
+            settings.price.of(work.sent, cached, work.output, gpu_seconds) for cached in (work.sent - work.prompt, 0)
+        )
+        costs = f"{least:,.2f}" if round(least, 2) == round(most, 2) else f"{least:,.2f} to {most:,.2f}"
+        console.print(f"costs about {costs}")

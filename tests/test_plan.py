@@ -1,6 +1,7 @@
 """KV and weights from config.json, against figures worked out by hand; and the verb that prints them."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,6 @@ from cluster.machine import Gpu, Machine, this_machine
 from jobs.config import load
 from jobs.data import load_test_sets
 from jobs.models import models
-from jobs.plan import Work
 from jobs.preflight import preflight
 from sequor.errors import BadInput
 
@@ -128,13 +128,6 @@ def test_weights_follow_from_the_shapes():
     assert weight_bytes(DEEPSEEK_V3) == parameters(DEEPSEEK_V3)  # fp8: a byte each
 
 
-def test_what_lost_histories_cost():
-    """Two dialogues of two turns, 10 tokens asked and 5 answered in each: prompts of 10 and 25 instead of 10 and 10."""
-    work = Work(conversations=2, turns=4, prompt=40, output=20)
-    assert work.context == 30
-    assert work.lost == 2 * (10 + 25)
-
-
 def planned(folder: Path, config: dict, *words: str) -> subprocess.CompletedProcess:
     (folder / "config.json").write_text(json.dumps(config))
     words = ["data=demo", "sets=[single]", "turns=10", "dialogues=2", "--model", str(folder), *words]
@@ -148,6 +141,25 @@ def test_the_verb_prints_memory_tokens_and_hours(tmp_path):
     assert "weights 7.5 GiB" in done.stdout and "tokens of 147,456 bytes" in done.stdout
     assert "15,600 output tokens" in done.stdout  # 2 dialogues x 10 turns x 780
     assert "about 0.00 h at 1,560 output tokens/s x 1 replica" in done.stdout
+
+
+def test_of_an_endpoint_the_verb_says_what_is_sent_and_what_that_costs(tmp_path):
+    """Two dialogues of two turns: the second prompt holds the first one and its answer again."""
+    words = ["data=demo", "sets=[single]", "turns=2", "dialogues=2", "candidate.engine=api", "--model", "far"]
+    words += ["candidate.price={input: 1000000, cached: 100000, output: 10000000}", "--answer-tokens", "5"]
+    words += ["judge.engine=scripted", "judge.model=j"]
+    command = [sys.executable, "-m", "jobs", "plan", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    sent, new, got = map(
+        int, re.search(r"to send: (\d+) prompt tokens \((\d+) of them new\); to get: (\d+)", done.stdout).groups()
+    )
+    assert got == 4 * 5
+    first_turns_and_their_answers = (new + got) // 2
+    assert sent == new + first_turns_and_their_answers
+    least, most = sent - (sent - new) * 0.9 + 10 * got, sent + 10 * got
+    assert f"costs about {least:,.2f} to {most:,.2f}" in done.stdout
+    assert "whole run" not in done.stdout
 
 
 def test_a_model_too_large_for_the_memory_is_named_with_what_would_help(tmp_path):
