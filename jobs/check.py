@@ -66,11 +66,7 @@ def _show_gpus(config: RunConfig, roles: tuple[str, ...], machine: Machine, cons
 
 
 def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dialogue, console: Console) -> None:
-    context, size = settings.max_model_len or weights.context_tokens(files), weights.weight_bytes(files)
     console.rule(f"{role}: {settings.model}", align="left")
-    console.print(
-        f"files {files.path} ({files.digest}), weights {f'{size / GIB:.1f} GiB' if size else 'not on this machine'}"
-    )
     if settings.engine == "api":
         console.print(
             f"{files.digest}, key from {(settings.api or ApiSettings()).key_env}; its template is its own affair"
@@ -79,6 +75,10 @@ def _show(role: str, settings: EngineSettings, files: ModelFiles, dialogue: Dial
     if settings.engine == "scripted":
         console.print(f"scripted: {settings.script}; no model, no template")
         return
+    context, size = settings.max_model_len or weights.context_tokens(files), weights.weight_bytes(files)
+    console.print(
+        f"files {files.path} ({files.digest}), weights {f'{size / GIB:.1f} GiB' if size else 'not on this machine'}"
+    )
     console.print(f"context {context or 'of the model'} tokens, of them {settings.sampling.max_tokens} for the answer")
     template, tokenizer = load_template(role, settings, files)
     for line in findings(template, settings):

@@ -41,17 +41,18 @@ Words = Annotated[
 ]
 
 
-def _checked(out: Path) -> Path:
+def _checked(out: Path | None) -> Path | None:
     """A driver may run where its folder is not (jobs/storage.py). Raises BadInput."""
-    if note := check_out(out):
+    if out is not None and (note := check_out(out)):
         print(f"sequor: note: {note}", file=sys.stderr)
     return out
 
 
-Out = Annotated[
-    Path,
-    typer.Option("--out", "-o", callback=_checked, help="The run's folder; one that is there already is continued."),
-]
+def _out(help: str):
+    return typer.Option("--out", "-o", callback=_checked, help=help)
+
+
+Out = Annotated[Path, _out("The run's folder; one that is there already is continued.")]
 Run = Annotated[Path, typer.Argument(help="A run's folder.")]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Candidate: a hub's repository name or a folder.")]
 Judge = Annotated[str | None, typer.Option("--judge", "-j", help="Judge: likewise.")]
@@ -169,9 +170,7 @@ def status(run: Run) -> None:
 @app.command()
 def report(
     runs: Annotated[list[Path] | None, typer.Argument(metavar="RUN...", help="One run's folder or several.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Default: RUN/report of one run, runs/report of several.")
-    ] = None,
+    out: Annotated[Path | None, _out("Default: RUN/report of one run, runs/report of several.")] = None,
     judge: Annotated[str | None, typer.Option("--judge", "-j", help="Whose verdicts count, of several.")] = None,
     categories: Annotated[
         Path | None, typer.Option(help='Categories of constraints: JSON lines of {"id", "category"}, such as a pool.')
@@ -216,7 +215,7 @@ def plan(
 
 @app.command()
 def fetch(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to put it.")] = Path(RELEASED),
+    out: Annotated[Path, _out("Where to put it.")] = Path(RELEASED),
     source: Annotated[Path | None, typer.Option("--from", help="A local copy instead of the download.")] = None,
 ) -> None:
     """The released data (constraints, tasks, 1,400 dialogues) into data/released."""
@@ -248,7 +247,7 @@ def validate(
 
 @app.command()
 def build(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the test sets go; a new folder.")],
+    out: Annotated[Path, _out("Where the test sets go; a new folder.")],
     data: Annotated[Path, typer.Option(help="Folder with tasks/ and constraints/; demo: the demo's.")] = Path(RELEASED),
     tasks: Annotated[Path | None, typer.Option(help="Another folder of tasks.")] = None,
     constraints: Annotated[Path | None, typer.Option(help="Another pool: a JSON lines file.")] = None,
@@ -295,9 +294,7 @@ def synthesize(
 @app.command()
 def filter(
     words: Words = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where kept.jsonl and dropped.jsonl go.")] = Path(
-        "runs/filtered"
-    ),
+    out: Annotated[Path, _out("Where kept.jsonl and dropped.jsonl go.")] = Path("runs/filtered"),
 ) -> None:
     """Candidates without other languages, near-duplicates and bad words (datatrove). Needs no model of ours."""
     from jobs.curation import FilterConfig, words_to_config
@@ -310,7 +307,7 @@ def filter(
 @app.command()
 def select(
     ratings: Annotated[Path, typer.Argument(help="What rate wrote (folder or file), or the release's single.jsonl.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the pool goes.")] = Path("runs/pool"),
+    out: Annotated[Path, _out("Where the pool goes.")] = Path("runs/pool"),
     threshold: Annotated[float, typer.Option(min=0, max=100, help="Percent; for all three.")] = 70.0,
     satisfiability: Annotated[float | None, typer.Option(min=0, max=100, help="Another one for this alone.")] = None,
     triviality: Annotated[float | None, typer.Option(min=0, max=100)] = None,

@@ -151,7 +151,9 @@ def _read(path: Path) -> dict[str, Any]:
         raw = yaml.safe_load(path.read_bytes())
     except FileNotFoundError:
         raise BadInput(f"{path}: no such config") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise BadInput(f"{path}: {error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none; thousands of brackets
         raise BadInput(f"{path}: {' '.join(str(error).split())}") from None

@@ -35,7 +35,9 @@ def _categories(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         lines = path.read_text("utf-8-sig").split("\n")  # U+2028 stands in texts
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise BadInput(f"{path}: {error}") from None
     for number, line in enumerate(lines, 1):
         try:

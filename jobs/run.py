@@ -25,7 +25,7 @@ from jobs.progress import Watch
 from sequor.evaluation import Evaluation
 from sequor.judging import Judge
 from sequor.records import FailureRecord, JudgementRecord, TurnRecord
-from sequor.run_folder import RunFile, RunFolder, refuse_difference
+from sequor.run_folder import RunFile, RunFolder
 from sequor.types import TestSet
 
 JUDGE_ROOM = 2048
@@ -57,7 +57,7 @@ class Run:
         self.files = models(self.config, *self.roles)
         self.fingerprint = fingerprint(self.config, test_sets, self.files)
         if self.folder.exists:
-            refuse_difference(self.folder.path, self.folder.read().fingerprint, self.fingerprint)
+            self.folder.refuse_difference(self.fingerprint)
         self._test_sets = test_sets
         self.evaluation = self._evaluation(test_sets)
         if not self.done:

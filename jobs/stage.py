@@ -112,9 +112,12 @@ class Stage:
         """run.json as it is to be written. Raises BadInput."""
         if (self.out / "run.json").exists():
             old = read_json(self.out / "run.json", RunFile)
-            refuse_difference(self.out, {"stage": "none"} | old.fingerprint, run_file.fingerprint)
+            replied = any(True for _ in self._journal)
+            refuse_difference(
+                self.out, {"stage": "none"} | old.fingerprint, run_file.fingerprint, lambda group: replied
+            )
             refuse_claimed(self.out)
-            return old.again(run_file)
+            return old.again(run_file) if replied else run_file
         if self.out.exists() and not all(path.name.startswith(".run.json.") for path in self.out.iterdir()):
             raise BadInput(f"{self.out}: not empty, and no run.json in it: not the folder of a stage")
         return run_file

@@ -3,9 +3,10 @@
 That driver runs on a machine that nobody chose, usually the cluster's head, in a copy of the working directory that Ray
 removes with the job. What the user names by `--out` must outlive that.
 
-1. A folder inside the copy is refused.
-2. So is one whose parent is not there: it was meant for another machine. (A driver that was started by hand makes it.)
-3. A folder on that machine's own disk is taken, and said: nobody else will see it.
+1. A file is no folder, nor is what would lie below one.
+2. Of a Ray job, a folder inside the copy is refused.
+3. So is one whose parent is not there: it was meant for another machine. (A driver that was started by hand makes it.)
+4. A folder on that machine's own disk is taken, and said: nobody else will see it.
 """
 
 import os
@@ -27,10 +28,13 @@ def is_ray_job() -> bool:
 
 
 def check_out(out: Path) -> str:
-    """Rules 1 to 3: what is to be said, empty where there is nothing. Raises BadInput."""
+    """Rules 1 to 4: what is to be said, empty where there is nothing. Raises BadInput."""
+    path, here = out.absolute(), socket.gethostname()
+    there = next(place for place in (path, *path.parents) if place.exists())
+    if not there.is_dir():
+        raise BadInput(f"--out {out}: {'' if there == path else f'{there} is '}not a folder")
     if not is_ray_job():
         return ""
-    path, here = out.absolute(), socket.gethostname()
     if "working_dir_files" in path.parts:
         raise BadInput(f"--out {out}: lies in Ray's copy of the working directory, which goes with the job; {NAME}")
     if not path.parent.is_dir():

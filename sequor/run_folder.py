@@ -8,7 +8,8 @@
     status.json       where the run stands; replaced as a whole
     scores/ logs/
 
-1. A fingerprint is what can change a result. A folder made under another one is refused, and the difference printed.
+1. A fingerprint is what can change a result. A folder made under another one is refused, and the difference printed;
+   but not for what no record in it rests on: whoever mends what kept an engine from starting goes on in the folder.
 2. One driver a folder. Its claim is status.json: on the same machine its process is looked for, from another one its
    counter is watched for a while. Neither needs a lock, so a network file system will do, nor an agreement of clocks.
    Of two that claim at the same moment the last to write has it; the other one finds out at its next status and stops.
@@ -18,7 +19,7 @@ import hashlib
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,13 @@ from msgspec import Struct
 
 from sequor.errors import NOT_JSON, BadInput
 from sequor.records import FailureRecord, Journal, JudgementRecord, TurnRecord
-from sequor.types import Dialogue, TestSet
+from sequor.types import TASK_COMPLETION, Dialogue, TestSet
 
 COMPLETION = "completion"
 """Begins a judge's group in the fingerprint, as `judge` does: what it is asked beside the constraints."""
+
+TOLD = 6
+"""Differences that are named; the others are counted."""
 
 WATCH_S = 12.0
 """How long a claim from another machine is watched. status.json is written every two seconds while a run lives."""
@@ -58,11 +62,13 @@ class RunFile(Struct, frozen=True):
     """Starts that brought an engine up, the first one first, where they worked with something else than the next."""
 
     def again(self, new: "RunFile") -> "RunFile":
-        """The same run, started once more."""
+        """The same run, started once more. Of the fingerprint, `new` replaces the groups that it has."""
         last = Start({**self.config, "ray_address": None}, self.versions, self.engines)  # where is no matter
         earlier = self.earlier if not self.engines or self.earlier[-1:] == (last,) else (*self.earlier, last)
         config = merged(self.config, new.config)
-        return RunFile(config, self.fingerprint | new.fingerprint, new.versions, {}, earlier)
+        anew = {_group(key) for key in new.fingerprint}
+        kept = {key: value for key, value in self.fingerprint.items() if _group(key) not in anew}
+        return RunFile(config, kept | new.fingerprint, new.versions, {}, earlier)
 
     @property
     def judges(self) -> set[str]:
@@ -115,25 +121,39 @@ class RunFolder:
     def write(self, run: RunFile) -> None:
         write_json(self.path / "run.json", run)
 
+    @property
+    def recorded(self) -> bool:
+        """Whether it holds a record."""
+        return any(True for journal in (self.turns, self.judgements) for _ in journal)
+
+    def refuse_difference(self, fingerprint: dict[str, str]) -> None:
+        """Raises BadInput when records in it were made under another one."""
+        refuse_difference(self.path, self.read().fingerprint, fingerprint, self._rests_on)
+
+    def _rests_on(self, group: str) -> bool:
+        """Whether a record rests on that group of the fingerprint."""
+        what, _, judge = group.removesuffix("]").partition("[")
+        if not judge:
+            return self.recorded
+        of_judge = (record for record in self.judgements if record.judge == judge)
+        return any(what != COMPLETION or record.constraint == TASK_COMPLETION for record in of_judge)
+
     def start(self, run: RunFile, test_sets: Iterable[TestSet]) -> RunFile:
         """Make the folder, or take it up again; either way it is claimed from here on. Raises BadInput when it holds a
         run of another configuration, or something else than a run, or when another driver works in it."""
-        if not self.exists:
-            if self.path.exists() and not all(_begun(path) for path in self.path.iterdir()):
-                raise BadInput(f"{self.path}: not empty, and no run.json in it: not the folder of a run")
-            self.path.mkdir(parents=True, exist_ok=True)
-            encoder = msgspec.json.Encoder()
-            lines = encoder.encode_lines([d for test_set in test_sets for d in test_set.dialogues])
-            claim_folder(self.path)
-            write_atomically(self._dialogues, lines)
-            self.write(run)
-            return run
-        old = self.read()
-        refuse_difference(self.path, old.fingerprint, run.fingerprint)
+        if self.exists:
+            self.refuse_difference(run.fingerprint)
+        elif self.path.exists() and not all(_begun(path) for path in self.path.iterdir()):
+            raise BadInput(f"{self.path}: not empty, and no run.json in it: not the folder of a run")
+        self.path.mkdir(parents=True, exist_ok=True)
         claim_folder(self.path)
-        merged = old.again(run)
-        self.write(merged)
-        return merged
+        if self.exists and self.recorded:
+            run = self.read().again(run)
+        else:
+            lines = msgspec.json.Encoder().encode_lines([d for test_set in test_sets for d in test_set.dialogues])
+            write_atomically(self._dialogues, lines)
+        self.write(run)
+        return run
 
     def test_sets(self) -> list[TestSet]:
         """What the run plays, in its own order. Raises BadInput."""
@@ -211,17 +231,26 @@ def _begun(path: Path) -> bool:
     return path.name in begun or path.name.startswith((".dialogues.jsonl.", ".run.json.", ".status.json."))
 
 
-def refuse_difference(path: Path, old: dict[str, str], new: dict[str, str]) -> None:
-    """Raises BadInput naming every key that differs, of the groups that both have. A group's name is a key's beginning:
-    `candidate` of `candidate.model`, `judge[a/b]` of `judge[a/b].model`, and nothing of a key without a dot."""
+def refuse_difference(
+    path: Path, old: dict[str, str], new: dict[str, str], rests_on: Callable[[str], bool] = lambda group: True
+) -> None:
+    """Raises BadInput naming what differs, of the groups that both have and that a record rests on.
+
+    A group's name is a key's beginning: `candidate` of `candidate.model`, `judge[a/b]` of `judge[a/b].model`, and
+    nothing of a key without a dot. `stage` says what kind of folder it is, whatever is in it.
+    """
     both = {_group(key) for key in old} & {_group(key) for key in new}
-    differing = [
+    differing = [key for key in old.keys() | new.keys() if _group(key) in both and old.get(key) != new.get(key)]
+    differing.sort(key=lambda key: (key.startswith("test_set."), key))  # which follow from others, most of the time
+    resting = {group for group in {_group(key) for key in differing} if rests_on(group)}
+    told = [
         f"{key}: {old.get(key, 'nothing')} there, {new.get(key, 'nothing')} now"
-        for key in sorted(old.keys() | new.keys())
-        if _group(key) in both and old.get(key) != new.get(key)
+        for key in differing
+        if _group(key) in resting or key == "stage"
     ]
-    if differing:
-        raise BadInput(f"{path}: holds a run of another configuration ({'; '.join(differing)})")
+    if told:
+        more = f"; and {len(told) - TOLD} more" if len(told) > TOLD else ""
+        raise BadInput(f"{path}: holds a run of another configuration ({'; '.join(told[:TOLD])}{more})")
 
 
 def _group(key: str) -> str:

@@ -176,6 +176,16 @@ def test_an_engine_that_cannot_start_says_so_and_exits_with_4(data, tmp_path):
     [line] = done.stderr.strip().splitlines()
     assert "script 'nowhere:nothing': No module named 'nowhere'" in line
     assert json.loads((tmp_path / "out" / "status.json").read_bytes())["state"] == "failed"
+    again = sequor(*run_words(data, tmp_path / "out", "candidate.script=sequor.scripts:candidate", "turns=2"))
+    assert again.returncode == 0, again.stderr
+    assert "turns=2 judgements=2" in again.stdout
+
+
+@pytest.mark.parametrize(("verb", "below"), [("run", ""), ("run", "x"), ("gold", ""), ("build", ""), ("report", "")])
+def test_a_file_is_no_folder_for_what_is_written(verb, below, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    assert "out" in (line := refused(verb, "--out", tmp_path / "out" / below)) and line.endswith("not a folder")
+    assert (tmp_path / "out").read_text() == "mine"
 
 
 def test_fetch_copies_and_checks_a_local_copy(data, tmp_path):

@@ -331,7 +331,7 @@ def test_judges_can_be_made_to_choose(desk):
         ({"judges": {}}, "judges: none is named; judges.NAME.model=MODEL names one"),
         ({"answerers": {}}, "answerers: none is named"),
         ({"tasks": 41}, "tasks: 41 wanted for each, there are 40"),
-        ({"data": "nowhere"}, "nowhere: holds no task file"),
+        ({"data": "nowhere"}, "data: nowhere: no such folder"),
         ({"input": "nowhere.jsonl"}, "nowhere.jsonl: cannot be read"),
     ],
 )

@@ -12,8 +12,9 @@ from jobs.run import changed
 from jobs.status import show
 from sequor import run_folder
 from sequor.errors import BadInput
+from sequor.records import JudgementRecord, TurnRecord
 from sequor.run_folder import RunFile, RunFolder, content_digest
-from sequor.types import Constraint, Dialogue, TestSet, UserTurn
+from sequor.types import TASK_COMPLETION, Constraint, Dialogue, TestSet, UserTurn
 
 SET = TestSet("single", (Dialogue("single", "d", (UserTurn("q", (Constraint("c", "be brief"),)),)),))
 
@@ -27,10 +28,29 @@ def status(folder: RunFolder, **fields) -> None:
     (folder.path / "status.json").write_bytes(msgspec.json.encode(me | fields))
 
 
+def keep(folder: RunFolder, *records: TurnRecord | JudgementRecord) -> None:
+    for record in records:
+        journal = folder.turns if isinstance(record, TurnRecord) else folder.judgements
+        journal.open()
+        journal.append([record])
+        journal.close()
+
+
+TURN = TurnRecord(test_set="single", dialogue="d", turn=1, status="ok", answer="yes")
+
+
+def judgement(judge: str, constraint: str = "c") -> JudgementRecord:
+    return JudgementRecord(
+        test_set="single", dialogue="d", turn=1, constraint=constraint, judge=judge, status="satisfied", parser="p"
+    )
+
+
 @pytest.fixture
 def folder(tmp_path) -> RunFolder:
+    """With one answer in it."""
     found = RunFolder(tmp_path / "run")
     found.start(run_file(), [SET])
+    keep(found, TURN)
     return found
 
 
@@ -50,8 +70,49 @@ def test_another_configuration_is_refused_with_every_difference(folder):
 def test_a_judge_may_be_added_to_what_was_only_answered(folder):
     folder.start(run_file(**{"judge[a/a-1.5].prompt": "p", "judge[a/a-1.5].parser": "strict"}), [SET])
     folder.start(run_file(**{"judge[b].prompt": "p", "judge[b].parser": "other"}), [SET])
+    keep(folder, judgement("a/a-1.5"), judgement("b"))
     with pytest.raises(BadInput, match=r"judge\[b\].parser: other there, strict now"):
         folder.start(run_file(**{"judge[b].prompt": "p", "judge[b].parser": "strict"}), [SET])
+
+
+def test_what_no_record_rests_on_may_be_another(tmp_path):
+    """Whoever lowers a context because the engine did not start is not told to throw the folder away."""
+    folder = RunFolder(tmp_path / "run")
+    folder.start(run_file(**{"candidate.max_model_len": "9", "judge[j].max_model_len": "9"}), [SET])
+    longer = TestSet("single", (*SET.dialogues, Dialogue("single", "e", SET.dialogues[0].turns)))
+    folder.start(run_file(seed="1", **{"candidate.max_model_len": "8", "test_set.single": "2"}), [longer])
+    assert folder.test_sets() == [longer]
+    assert folder.read().fingerprint == {"seed": "1", "candidate.max_model_len": "8", "test_set.single": "2"}
+    keep(folder, TURN)
+    for length in ("9", "7"):
+        judged = {"judge[j].max_model_len": length, "completion[j].prompt": length}
+        folder.start(run_file(seed="1", **judged), [longer])
+        assert judged.items() <= folder.read().fingerprint.items()
+    keep(folder, judgement("other"), judgement("other", TASK_COMPLETION), judgement("j"))
+    folder.start(run_file(seed="1", **{"completion[j].prompt": "6"}), [longer])
+    with pytest.raises(BadInput, match=r"judge\[j\].max_model_len: 7 there, 6 now\)"):
+        folder.start(run_file(seed="1", **{"judge[j].max_model_len": "6"}), [longer])
+    keep(folder, judgement("j", TASK_COMPLETION))
+    with pytest.raises(BadInput, match=r"completion\[j\].prompt: 6 there, 5 now\)"):
+        folder.start(run_file(seed="1", **{"completion[j].prompt": "5"}), [longer])
+    with pytest.raises(BadInput, match="candidate.max_model_len: 8 there, 7 now"):
+        folder.start(run_file(seed="1", **{"candidate.max_model_len": "7"}), [longer])
+
+
+def test_a_stages_folder_is_never_a_runs(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.start(run_file(stage="extract"), [SET])
+    with pytest.raises(BadInput, match="stage: extract there, nothing now"):
+        folder.start(run_file(), [SET])
+
+
+def test_of_many_differences_those_that_others_follow_from_come_first(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    sets = {f"test_set.{n}": "a" for n in range(9)}
+    folder.start(run_file(turns="25", **sets), [SET])
+    keep(folder, TURN)
+    with pytest.raises(BadInput, match=r"\(turns: 25 there, 26 now; test_set.0: a there, b now; .*; and 4 more\)"):
+        folder.start(run_file(turns="26", **dict.fromkeys(sets, "b")), [SET])
 
 
 def test_a_key_that_only_one_side_has_is_a_difference_within_a_group_that_both_have(folder):
@@ -107,7 +168,9 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_start_that_was_killed_half_way_is_begun_again(folder):
+def test_a_start_that_was_killed_half_way_is_begun_again(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.start(run_file(), [SET])
     (folder.path / "run.json").unlink()
     (folder.path / ".run.json.123").write_text("{")
     folder.start(run_file(), [SET])
