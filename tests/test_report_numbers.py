@@ -293,7 +293,9 @@ def test_the_judge_against_the_truth_by_hand(tmp_path):
     turns = {("single", "a", n): {"answer": text} for n, text in enumerate(answers, 1)}
     texts = {"c0": "Answer in at most 5 words"}
     folder = write_run(tmp_path / "m", {"single": {"a": "s v s v u"}}, turns=turns, texts=texts)
-    write_report([folder], tmp_path / "out", Options(processes=1))
+    made = write_report([folder], tmp_path / "out", Options(processes=1))
+    [note] = [note for note in made.notes if note.startswith("Judge ")]
+    assert note.endswith("saw 1 of 2 violations, accepted 1 of 2 constraints that were kept.")
     line = (tmp_path / "out" / "tables" / "judge-against-truth.csv").read_text().splitlines()[1].split(",")
     assert line[:4] == ["model", "judge", "4", "50.0"]
     assert [line[at] for at in (6, 7, 10, 11, 14)] == ["2", "50.0", "2", "50.0", "1"]

@@ -11,6 +11,7 @@
    chance, and the one survivor of a crash would come first.
 """
 
+from collections import Counter
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from sequor.metrics import FAILED, PASSED, SetScore, in_table_order, score_results
 from sequor.report import statistics
-from sequor.report.frame import Run, SetFrame
+from sequor.report.frame import BROKEN, HOLDS, SATISFIED, Run, SetFrame
 from sequor.report.statistics import RESAMPLES, UNKNOWN, Estimate, estimate, interval, mean_of_known
 
 
@@ -90,7 +91,7 @@ class Analysis:
         self.judged = [m for m, run in enumerate(self.runs) if run.judge is not None]
         self.common = [s for s in self.sets if self.judged and all((m, s) in self.cells for m in self.judged)]
         self._put_in_order()
-        self.notes += _low_coverage(self)
+        self.notes += _low_coverage(self) + _of_judges(self.runs)
 
     def drawn(self, dialogues: tuple[str, ...]) -> np.ndarray:
         if dialogues not in self._drawn:
@@ -281,6 +282,24 @@ def _low_coverage(analysis: "Analysis") -> list[str]:
             sets, least = ", ".join(low), f"less than {analysis.runs[m].min_coverage:.0%}"
             found.append(f"{analysis.labels[m]}: no headline, for {least} of the turns are decided in {sets}.")
     return found
+
+
+def _of_judges(runs: list[Run]) -> list[str]:
+    """How far the judges that count can be trusted (`groups.against_truth`, with intervals, in a table)."""
+    right, of = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+    for run in runs:
+        for frame in run.sets.values() if run.judge is not None else ():
+            checked = frame.checked(run.judge)
+            said, truth = frame.verdicts[run.judge][checked] == SATISFIED, frame.truth[checked]
+            for found in (BROKEN, HOLDS):
+                of[run.judge, found] += int((truth == found).sum())
+                right[run.judge, found] += int(((truth == found) & (said == (found == HOLDS))).sum())
+    return [
+        f"Judge {judge}, where a program can tell: saw {right[judge, BROKEN]:,} of {of[judge, BROKEN]:,} violations, "
+        f"accepted {right[judge, HOLDS]:,} of {of[judge, HOLDS]:,} constraints that were kept."
+        for judge in dict.fromkeys(judge for judge, _ in of)
+        if of[judge, BROKEN] + of[judge, HOLDS]
+    ]
 
 
 def _notes(runs: list[Run], turns: int) -> list[str]:

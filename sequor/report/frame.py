@@ -104,6 +104,10 @@ class SetFrame(Struct, frozen=True):
             self, turns=of_turns, slots=of_slots, verdicts=verdicts, completion=completion, truth=self.truth[keep]
         )
 
+    def checked(self, judge: str) -> np.ndarray:
+        """Slots with a readable verdict of this judge that a program can check."""
+        return (self.truth != UNTOLD) & (self.verdicts[judge] <= VIOLATED)
+
     def results(self, judge: str) -> np.ndarray:
         return turn_results(self.slots, self.verdicts[judge], len(self.dialogues), self.length)
 

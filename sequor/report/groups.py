@@ -211,7 +211,7 @@ def against_truth(analysis: Analysis, m: int, judge: str) -> tuple[Groups, int]:
     for frame in run.sets.values():
         codes, told = frame.verdicts[judge], frame.truth != UNTOLD
         unreadable += int((told & (codes > VIOLATED) & (codes != MISSING)).sum())
-        read = told & (codes <= VIOLATED)
+        read = frame.checked(judge)
         right = (codes[read] == SATISFIED) == (frame.truth[read] == HOLDS)
         for group in (frame.truth[read], np.full(int(read.sum()), 2)):
             tally.add(frame.dialogues, frame.slots.dialogue[read], group, right)
