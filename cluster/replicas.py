@@ -7,6 +7,9 @@ of a pool cannot be built, its own message ends the run at once.
 
 An engine can be alive and do nothing. So each actor is asked for its engine's steps; one that has requests and makes
 no step for `hang_timeout_s`, or whose process no longer says anything, is killed.
+
+Waits have their limit by asyncio.timeout. Python 3.11's asyncio.wait_for swallows a cancellation that comes in the very
+moment of the answer (CPython issue 86296, mended in 3.12): a run stopped while an engine came up stayed for ever.
 """
 
 import asyncio
@@ -217,12 +220,15 @@ class RayReplicas:
             births += 1
             actor = self._create(name)
             try:
-                async with _one_by_one(self._settings):
-                    facts = await asyncio.wait_for(actor.start.remote(), self._settings.start_timeout_s)
+                async with _one_by_one(self._settings), asyncio.timeout(self._settings.start_timeout_s):
+                    facts = await actor.start.remote()
             except (RayError, TimeoutError) as error:
                 births_in_vain += 1
                 self._failed_start(name, actor, error)
                 continue
+            except asyncio.CancelledError:
+                ray.kill(actor)  # nobody knows of it yet, and it would keep its GPU until it is up
+                raise
             births_in_vain, self._ever_ready = 0, True
             self._actors[name] = actor
             ready(name, facts)
@@ -287,7 +293,8 @@ class RayReplicas:
     async def _steps(self, actor: ActorHandle, timeout: float) -> int | None:
         """None while the actor's process says nothing."""
         try:
-            return await asyncio.wait_for(actor.pulse.remote(), timeout)
+            async with asyncio.timeout(timeout):
+                return await actor.pulse.remote()
         except (TimeoutError, RayError):
             return None
 
