@@ -47,10 +47,11 @@ def standing() -> Iterator[tuple[str, dict[str, str], Path]]:
     with open(folder / "start.log", "w") as log:
         head = subprocess.Popen([*RAY, "start", "--head", "--block", *ports, *where], env=environment, stdout=log)
     try:
-        while "Ray runtime started" not in (folder / "start.log").read_text():
+        address = folder / "ray_current_cluster"  # Ray writes it after "Ray runtime started"
+        while not (address.exists() and address.read_text()):
             assert head.poll() is None, (folder / "start.log").read_text()
             time.sleep(0.2)
-        yield (folder / "ray_current_cluster").read_text().strip(), environment, folder
+        yield address.read_text().strip(), environment, folder
     finally:
         head.send_signal(signal.SIGTERM)
         head.wait(timeout=60)
