@@ -58,7 +58,11 @@ fi
 ray=$!
 stopping=
 trap 'stopping=1' TERM
-until grep -q 'Ray runtime started' "$tmp/start.log"; do
+there=$tmp/ray_current_cluster
+up() {  # a head when its address is there, which Ray writes a moment after it has said that it started
+  if [ "$SLURM_PROCID" = 0 ]; then [ -s "$there" ]; else grep -q 'Ray runtime started' "$tmp/start.log"; fi
+}
+until up; do
   if ! kill -0 "$ray" 2>/dev/null; then
     tail -n 5 "$tmp/start.log" >&2
     fail "Ray did not start"
@@ -66,7 +70,7 @@ until grep -q 'Ray runtime started' "$tmp/start.log"; do
   if [ -n "$stopping" ] || seen stop; then break; fi
   sleep 0.5
 done
-if [ "$SLURM_PROCID" = 0 ]; then publish address "$(<"$tmp/ray_current_cluster")"; fi
+if [ "$SLURM_PROCID" = 0 ] && up; then publish address "$(<"$there")"; fi
 publish "up.$name"
 
 while [ -z "$stopping" ] && kill -0 "$ray" 2>/dev/null && ! seen stop; do
